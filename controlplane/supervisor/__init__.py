@@ -1,0 +1,1 @@
+"""Starts, watches and stops the processes of one machine's Concertina (`make up`)."""
