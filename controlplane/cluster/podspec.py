@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controlplane.cluster.quantities import units
+from controlplane.engine.types import Toleration
 
 Requests = dict[str, int]
 
@@ -36,6 +37,19 @@ def container_requests(container: Mapping[str, Any]) -> Requests:
     """One container's requests; a limit without a request is the request, as on a real server."""
     resources = container.get("resources") or {}
     return _parse({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def tolerations(spec: Mapping[str, Any]) -> tuple[Toleration, ...]:
+    """The pod's tolerations, in its order."""
+    return tuple(
+        Toleration(
+            key=str(item.get("key") or ""),
+            operator=str(item.get("operator") or "Equal"),
+            value=str(item.get("value") or ""),
+            effect=str(item.get("effect") or ""),
+        )
+        for item in spec.get("tolerations") or ()
+    )
 
 
 def _parse(quantities: Mapping[str, Any]) -> Requests:
