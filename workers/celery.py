@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from celery import Celery
-from celery.signals import setup_logging, worker_process_init
+from celery.signals import beat_init, setup_logging, worker_process_init, worker_ready
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings.development")
@@ -83,3 +83,17 @@ def forget_inherited_connections(**_: object) -> None:
 
     mailbox.forget()
     wiring.forget()
+
+
+@worker_ready.connect
+def show_worker(**_: object) -> None:
+    from workers import health
+
+    health.keep("worker")
+
+
+@beat_init.connect
+def show_beat(**_: object) -> None:
+    from workers import health
+
+    health.keep("beat")

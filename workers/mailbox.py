@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -157,6 +157,24 @@ def set_next_wake(cluster_id: str, at: float | None) -> None:
         pipe.set(key, repr(at), ex=SNAPSHOT_TTL_S * 10)
     pipe.publish(WAKE_CHANNEL, str(cluster_id))
     pipe.execute()
+
+
+def clear_next_wake(cluster_id: str) -> None:
+    """The wake-up has happened."""
+    client().delete(f"concertina:next_wake:{cluster_id}")
+
+
+def wakes(stopping: Callable[[], bool]) -> Iterator[str]:
+    """Cluster ids whose wake-up moved, as they come, until `stopping()` (looked at each second)."""
+    subscriber = client().pubsub(ignore_subscribe_messages=True)
+    try:
+        subscriber.subscribe(WAKE_CHANNEL)
+        while not stopping():
+            message = subscriber.get_message(timeout=1.0)
+            if message is not None and message["type"] == "message":
+                yield message["data"].decode()
+    finally:
+        subscriber.close()
 
 
 def next_wake(cluster_id: str) -> float | None:
