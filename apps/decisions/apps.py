@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class DecisionsConfig(AppConfig):
+    name = "apps.decisions"
+    verbose_name = "Decisions"

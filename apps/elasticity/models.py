@@ -1,0 +1,98 @@
+"""Elasticity policies: how far and how fast a training job may breathe."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from apps.elasticity.choices import BatchPolicy, LearningRateRule
+from apps.priorities.models import object_name
+
+DURATIONS = (
+    "graceful_shutdown_timeout",
+    "scaling_timeout",
+    "fault_scale_down_timeout",
+    "scale_up_snooze",
+    "cooldown",
+)
+
+
+def seconds(default: float, text: str) -> models.FloatField:
+    return models.FloatField(default=default, help_text=f"Seconds. {text}")
+
+
+class ElasticityPolicy(models.Model):
+    """The fields follow the published elastic-training APIs, see docs and `engine/policy.py`,
+    which also holds the validation that this model, the API and the planner share."""
+
+    name = models.CharField(max_length=253, unique=True, validators=[object_name])
+    description = models.TextField(blank=True)
+    min_replicas = models.PositiveIntegerField(help_text="Fewer than this: the job doesn't run.")
+    max_replicas = models.PositiveIntegerField()
+    replica_increment_step = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Valid sizes are min + k × step. Or give a list, not both."
+    )
+    replica_discrete_values = models.JSONField(
+        null=True, blank=True, help_text="The valid sizes, as a list, e.g. [1, 2, 4, 8]."
+    )
+    graceful_shutdown_timeout = seconds(60, "A leaving replica gets this long to finish its step.")
+    scaling_timeout = seconds(60, "Free capacity must last this long before a job grows into it.")
+    fault_scale_down_timeout = seconds(
+        300, "A job short of replicas after a fault shrinks to what it holds after this."
+    )
+    scale_up_snooze = seconds(120, "No growth for this long after a restart.")
+    cooldown = seconds(60, "Least time between two growths.")
+    min_gain = models.FloatField(
+        default=0.0, help_text="Least relative gain in throughput that a growth must promise."
+    )
+    restart_budget = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Most resizes an hour; empty for no limit."
+    )
+    batch_policy = models.CharField(
+        max_length=10, choices=BatchPolicy.choices, default=BatchPolicy.PRESERVE
+    )
+    lr_rule = models.CharField(
+        max_length=10, choices=LearningRateRule.choices, default=LearningRateRule.NONE
+    )
+    schedule = models.JSONField(
+        default=list, blank=True, help_text="Windows of time in which the bounds differ."
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "elasticity policies"
+        constraints = [
+            models.CheckConstraint(condition=~Q(name=""), name="elasticity_policy_named"),
+            models.CheckConstraint(
+                condition=Q(min_replicas__gte=1), name="elasticity_min_positive"
+            ),
+            models.CheckConstraint(
+                condition=Q(max_replicas__gte=F("min_replicas")), name="elasticity_max_from_min"
+            ),
+            models.CheckConstraint(
+                condition=Q(replica_increment_step__isnull=True) | Q(replica_increment_step__gte=1),
+                name="elasticity_step_positive",
+            ),
+            models.CheckConstraint(
+                condition=Q(replica_increment_step__isnull=True)
+                | Q(replica_discrete_values__isnull=True),
+                name="elasticity_step_or_list",
+            ),
+            *(
+                models.CheckConstraint(
+                    condition=Q(**{f"{field}__gte": 0}), name=f"elasticity_{field}"
+                )
+                for field in (*DURATIONS, "min_gain")
+            ),
+            models.CheckConstraint(
+                condition=Q(batch_policy__in=BatchPolicy.values), name="elasticity_batch_policy"
+            ),
+            models.CheckConstraint(
+                condition=Q(lr_rule__in=LearningRateRule.values), name="elasticity_lr_rule"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

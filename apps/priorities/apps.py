@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class PrioritiesConfig(AppConfig):
+    name = "apps.priorities"
+    verbose_name = "Priorities"

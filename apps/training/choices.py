@@ -1,0 +1,49 @@
+from django.db import models
+
+
+class JobPhase(models.TextChoices):
+    """Where a training job is, as observed on its cluster."""
+
+    PENDING = "pending", "holds no replica yet"
+    STARTING = "starting", "granted, not all pods ready"
+    RUNNING = "running", "all granted replicas ready"
+    RESIZING = "resizing", "a resize is under way"
+    DEGRADED = "degraded", "fewer replicas ready than granted, after having run"
+    SUSPENDED = "suspended", "suspended on the cluster"
+    SUCCEEDED = "succeeded", "finished"
+    FAILED = "failed", "ended with an error"
+    DELETED = "deleted", "its object is gone from the cluster"
+
+
+FINISHED_PHASES = frozenset({JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.DELETED})
+
+
+class ReplicaPhase(models.TextChoices):
+    """The least advanced phase of the replica's pods."""
+
+    PENDING = "pending", "waits for a node"
+    STARTING = "starting", "bound, not ready"
+    RUNNING = "running", "ready"
+    TERMINATING = "terminating", "leaving; still holds its accelerators"
+    SUCCEEDED = "succeeded", "finished"
+    FAILED = "failed", "ended with an error"
+
+
+class RecoveryStage(models.TextChoices):
+    """The stages of a recovery, in order; their sum is the downtime."""
+
+    DETECT = "detect", "detect"
+    ABORT = "abort", "abort"
+    RENDEZVOUS = "rendezvous", "rendezvous"
+    STATE_RESTORE = "state_restore", "state restore"
+    DATA_LOADER = "data_loader", "data loader"
+    FIRST_STEP = "first_step", "first step"
+
+
+class FaultSignal(models.TextChoices):
+    """What inject-fault may send to a replica's processes in a sandbox."""
+
+    KILL = "KILL", "end at once, as a lost node does"
+    TERM = "TERM", "ask to end"
+    STOP = "STOP", "hang"
+    CONT = "CONT", "go on after STOP"

@@ -1,0 +1,232 @@
+"""Training jobs, their replicas, and what their trainers report."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+from apps.clusters.models import Cluster
+from apps.elasticity.models import ElasticityPolicy
+from apps.training.choices import FINISHED_PHASES, JobPhase, ReplicaPhase
+
+COUNTS = ("desired", "granted", "running", "productive")
+
+
+class TrainingJob(models.Model):
+    """A managed workload. The four replica counts stay apart, and null means unknown, never 0:
+    `desired` is planned, `granted` written to the cluster, `running` has ready pods,
+    `productive` is in the training quorum, as the trainer reports."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="jobs")
+    kind = models.CharField(max_length=63)
+    namespace = models.CharField(max_length=63)
+    name = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64)
+    team = models.CharField(max_length=253, blank=True)
+    queue = models.CharField(max_length=253, blank=True)
+    priority = models.IntegerField(default=0)
+    priority_class = models.CharField(max_length=253, blank=True)
+    policy = models.ForeignKey(
+        ElasticityPolicy, null=True, blank=True, on_delete=models.SET_NULL, related_name="jobs"
+    )
+    # What the workload's annotation says, also where no such policy exists; then policy_error.
+    policy_name = models.CharField(max_length=253, blank=True)
+    policy_error = models.TextField(blank=True)
+    pods_per_replica = models.PositiveIntegerField(default=1)
+    accelerator_resource = models.CharField(max_length=253, blank=True)
+    accelerators_per_replica = models.PositiveIntegerField(default=0)
+    desired = models.PositiveIntegerField(null=True, blank=True)
+    granted = models.PositiveIntegerField(null=True, blank=True)
+    running = models.PositiveIntegerField(null=True, blank=True)
+    productive = models.PositiveIntegerField(null=True, blank=True)
+    phase = models.CharField(max_length=12, choices=JobPhase.choices, default=JobPhase.PENDING)
+    quorum_id = models.BigIntegerField(null=True, blank=True)
+    committed_steps = models.PositiveBigIntegerField(null=True, blank=True)
+    total_steps = models.PositiveBigIntegerField(null=True, blank=True)
+    loss = models.FloatField(null=True, blank=True)
+    # samples a second, over the whole job
+    throughput = models.FloatField(null=True, blank=True)
+    global_batch_size = models.PositiveBigIntegerField(null=True, blank=True)
+    last_report_at = models.DateTimeField(null=True, blank=True)
+    last_resize_at = models.DateTimeField(null=True, blank=True)
+    last_restart_at = models.DateTimeField(null=True, blank=True)
+    # Since when the engine has wanted growth, or has been short after a fault (its History).
+    growth_wanted_since = models.DateTimeField(null=True, blank=True)
+    short_since = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField()
+    observed_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "id"]
+        permissions = [("inject_fault", "Can signal a replica of a sandbox job")]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "uid"], name="job_uid"),
+            models.UniqueConstraint(
+                fields=["cluster", "kind", "namespace", "name"],
+                condition=Q(finished_at__isnull=True),
+                name="job_live_name",
+            ),
+            models.CheckConstraint(condition=Q(phase__in=JobPhase.values), name="job_phase"),
+            models.CheckConstraint(
+                condition=Q(
+                    finished_at__isnull=True, phase__in=sorted(set(JobPhase) - FINISHED_PHASES)
+                )
+                | Q(finished_at__isnull=False, phase__in=sorted(FINISHED_PHASES)),
+                name="job_finished_phase",
+            ),
+            models.CheckConstraint(condition=Q(pods_per_replica__gte=1), name="job_pods_positive"),
+            models.CheckConstraint(
+                condition=Q(policy_error="") | Q(policy__isnull=True), name="job_policy_or_error"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["cluster", "phase"], name="job_cluster_phase"),
+            models.Index(fields=["team"], name="job_team"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        return self.finished_at is not None
+
+
+class Replica(models.Model):
+    """One data-parallel replica as it is now; the row goes when the replica does.
+
+    `pod_name` and `node_name` are those of its first pod; `pods` lists all of a replica of
+    several: [{name, node, phase, ready}].
+    """
+
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="replicas")
+    index = models.PositiveIntegerField()
+    pod_name = models.CharField(max_length=253, blank=True)
+    node_name = models.CharField(max_length=253, blank=True)
+    pods = models.JSONField(default=list)
+    phase = models.CharField(max_length=12, choices=ReplicaPhase.choices)
+    ready = models.BooleanField(default=False)
+    started_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["job", "index"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "index"], name="replica_index"),
+            models.CheckConstraint(
+                condition=Q(phase__in=ReplicaPhase.values), name="replica_phase"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id}[{self.index}]"
+
+
+class RunAttempt(models.Model):
+    """One life of a trainer's training loop: from a start (or restart from a checkpoint) on.
+
+    `last_sequence` is the highest message taken in; what comes again is dropped.
+    """
+
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="attempts")
+    attempt = models.CharField(max_length=64)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+    last_report_at = models.DateTimeField(null=True, blank=True)
+    last_sequence = models.BigIntegerField(default=-1)
+    world_size = models.PositiveIntegerField(null=True, blank=True)
+    quorum_id = models.BigIntegerField(null=True, blank=True)
+    first_step = models.PositiveBigIntegerField(null=True, blank=True)
+    last_step = models.PositiveBigIntegerField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-started_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "attempt"], name="run_attempt_once"),
+            models.CheckConstraint(condition=~Q(attempt=""), name="run_attempt_named"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} {self.attempt}"
+
+
+class RecoveryEvent(models.Model):
+    """One interruption of training and how it was overcome.
+
+    `stages` is [{stage, start_s, duration_s}] in order, `start_s` from `started_at`; `duration_s`
+    is the downtime. `lost` and `joined` name replicas. (attempt, sequence) makes it idempotent.
+    """
+
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="recoveries")
+    attempt = models.ForeignKey(RunAttempt, on_delete=models.CASCADE, related_name="recoveries")
+    sequence = models.BigIntegerField()
+    kind = models.CharField(max_length=32)
+    started_at = models.DateTimeField()
+    duration_s = models.FloatField()
+    stages = models.JSONField(default=list)
+    quorum_id = models.BigIntegerField(null=True, blank=True)
+    step = models.PositiveBigIntegerField(null=True, blank=True)
+    lost = models.JSONField(default=list)
+    joined = models.JSONField(default=list)
+    detail = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-started_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "sequence"], name="recovery_once"),
+            models.CheckConstraint(condition=Q(duration_s__gte=0), name="recovery_duration"),
+        ]
+        indexes = [models.Index(fields=["job", "-started_at"], name="recovery_job_time")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.duration_s:.2f} s"
+
+
+class ThroughputSample(models.Model):
+    """What a trainer reported about one step (or a few)."""
+
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="samples")
+    attempt = models.ForeignKey(RunAttempt, on_delete=models.CASCADE, related_name="samples")
+    sequence = models.BigIntegerField()
+    at = models.DateTimeField()
+    step = models.PositiveBigIntegerField()
+    samples_per_s = models.FloatField(null=True)
+    tokens_per_s = models.FloatField(null=True)
+    loss = models.FloatField(null=True)
+    global_batch_size = models.PositiveBigIntegerField(null=True)
+    world_size = models.PositiveIntegerField(null=True)
+    learning_rate = models.FloatField(null=True)
+    step_ms = models.FloatField(null=True)
+
+    class Meta:
+        ordering = ["at"]
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "sequence"], name="sample_once"),
+        ]
+        indexes = [
+            models.Index(fields=["job", "at"], name="sample_job_time"),
+            models.Index(fields=["at"], name="sample_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} step {self.step}"
+
+
+class JobToken(models.Model):
+    """What a job's trainer signs in with; its scope is that job's reports. Only a digest is kept."""
+
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="tokens")
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}…"
