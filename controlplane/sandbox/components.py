@@ -17,3 +17,14 @@ Component = Callable[[Store, Clock], Awaitable[None]]
 COMPONENTS: list[tuple[str, Component]] = [
     ("namespaces", namespaces.run),
 ]
+
+# what `--nodes NAME` creates; each leaves what exists alone
+POPULATIONS: dict[str, Callable[[Store], None]] = {}
+
+
+def populate(store: Store, name: str) -> None:
+    """Create the nodes of a named cluster; ValueError names those that there are."""
+    if name not in POPULATIONS:
+        known = ", ".join(sorted(POPULATIONS)) or "none yet"
+        raise ValueError(f"--nodes {name!r} is not a cluster I know: choose one of {known}")
+    POPULATIONS[name](store)

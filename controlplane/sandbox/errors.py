@@ -15,6 +15,8 @@ class ApiError(Exception):
 
     code = 500
     reason = "InternalError"
+    # of an expired continue token: the one that reads on, inconsistently
+    list_continue = ""
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class ApiError(Exception):
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": {"continue": self.list_continue} if self.list_continue else {},
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,

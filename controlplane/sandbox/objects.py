@@ -6,6 +6,8 @@ import secrets
 import uuid
 from typing import Any
 
+from controlplane.sandbox.kinds import KindInfo
+
 Object = dict[str, Any]
 # the alphabet of names.SimpleNameGenerator: no vowels, no look-alikes
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -58,3 +60,9 @@ def _comparable(obj: Object) -> Object:
             {k: v for k, v in entry.items() if k != "time"} for entry in metadata["managedFields"]
         ]
     return {**obj, "metadata": metadata}
+
+
+def ordered(kind: KindInfo, obj: Object) -> Object:
+    """The object with kind and apiVersion first: a list's items are sent without them."""
+    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion")}
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **rest}

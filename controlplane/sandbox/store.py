@@ -19,6 +19,7 @@ from controlplane.sandbox.kinds import (
     BY_KIND,
     KINDS,
     NAMESPACE,
+    NODE,
     POD,
     PRIORITYCLASS,
     KindInfo,
@@ -32,6 +33,7 @@ from controlplane.sandbox.objects import (
     name_of,
     namespace_of,
     new_uid,
+    ordered,
     random_suffix,
     same,
 )
@@ -72,6 +74,7 @@ class Store:
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.hooks = Hooks()
+        self.closing = False
         self._journal = journal
         self._objects: dict[str, dict[tuple[str, str], Stored]] = {k.kind: {} for k in KINDS}
         self._watchers = _Watchers()
@@ -88,9 +91,9 @@ class Store:
         return self._version
 
     @property
-    def oldest_version(self) -> int:
-        """Watches of every kind can resume from this version on."""
-        return self._history.oldest(None)
+    def compacted_version(self) -> int:
+        """Nothing older than this version can be read (the start, or the last `expire`)."""
+        return self._history.start
 
     # -- reads ---------------------------------------------------------------------------------
 
@@ -187,6 +190,8 @@ class Store:
         if info.generation:
             metadata["generation"] = 1
         new["apiVersion"], new["kind"] = info.api_version, info.kind
+        if info.has_status and info is not NODE:  # a kubelet registers its node with a status
+            new.pop("status", None)
         new = admission.on_create(self, info, new)
         if self.find(info, namespace_of(new), name_of(new)) is not None:
             raise AlreadyExists.of(info, name_of(new))
@@ -224,8 +229,10 @@ class Store:
         subresource: str | None = None,
         manager: str = "",
         managed: bool = True,
+        recorded_as: str | None = None,
     ) -> Object:
-        """What `update` would store. `managed=False`: managedFields are already right."""
+        """What `update` would store. `managed=False`: managedFields are already right;
+        `recorded_as`: the subresource that they name, where it isn't `subresource`."""
         old = self.get(kind, namespace_of(obj), name_of(obj))
         _check_version(kind, old, obj)
         new = clone(obj)
@@ -241,7 +248,8 @@ class Store:
         if kind.generation and new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] = meta(old).get("generation", 0) + 1
         if manager and managed:
-            record_change(kind, old, new, manager, subresource, self.clock.now())
+            how = recorded_as or subresource
+            record_change(kind, old, new, manager, how, self.clock.now())
         return new
 
     def update_prepared(self, kind: KindInfo, old: Object, new: Object) -> Object:
@@ -317,11 +325,16 @@ class Store:
             for watch in running:
                 watch.fail(Expired.version(self._version, self._version))
 
-    def close(self) -> None:
-        """Write the state to disk in full, end the watches."""
+    def end_watches(self) -> None:
+        """End every watch, so that a server can stop without waiting for its clients."""
+        self.closing = True
         for group in [*self._watchers.by_kind.values(), self._watchers.of_all]:
             for watch in list(group):
                 watch.close()
+
+    def close(self) -> None:
+        """Write the state to disk in full, end the watches."""
+        self.end_watches()
         if self._journal is not None:
             self._compact()
             self._journal.close()
@@ -347,6 +360,7 @@ class Store:
 
     def _put(self, change: str, kind: KindInfo, obj: Object, previous: Object | None) -> Object:
         self._version += 1
+        obj = ordered(kind, obj)
         obj["metadata"]["resourceVersion"] = str(self._version)
         key = (namespace_of(obj) if kind.namespaced else "", name_of(obj))
         stored = Stored(obj)
@@ -358,6 +372,7 @@ class Store:
 
     def _remove(self, kind: KindInfo, obj: Object) -> Object:
         self._version += 1
+        obj = ordered(kind, obj)
         obj["metadata"]["resourceVersion"] = str(self._version)
         key = (namespace_of(obj) if kind.namespaced else "", name_of(obj))
         previous = self._objects[kind.kind].pop(key).obj

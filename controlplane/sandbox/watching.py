@@ -34,6 +34,12 @@ class Stored:
             self._raw = encode(self.obj)
         return self._raw
 
+    @property
+    def item(self) -> bytes:
+        """The JSON as a list's item: without kind and apiVersion, which the list has."""
+        head = encode({"kind": self.obj["kind"], "apiVersion": self.obj["apiVersion"]})
+        return b"{" + self.raw[len(head) :]
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -128,6 +134,11 @@ class History:
         self._events: dict[str, deque[Event]] = {}
         self._dropped: dict[str, int] = {}
         self._start = 0
+
+    @property
+    def start(self) -> int:
+        """The version at which the history was last begun."""
+        return self._start
 
     def begin(self, version: int) -> None:
         """Forget everything up to `version` (start-up, or compaction)."""
