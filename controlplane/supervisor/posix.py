@@ -5,6 +5,7 @@ Standard library only. See prctl(2) and proc(5).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -73,10 +74,8 @@ def descendants(root: int) -> list[int]:
 
 def kill_quietly(pid: int, signum: int) -> None:
     """Send a signal to a process that may have ended already."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
-    except ProcessLookupError:
-        pass
 
 
 def reap_adopted(own: set[int]) -> None:
@@ -91,10 +90,8 @@ def reap_adopted(own: set[int]) -> None:
             continue
         state, ppid = stat[stat.rindex(")") + 2 :].split()[:2]
         if state == "Z" and int(ppid) == me:
-            try:
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(int(entry.name), os.WNOHANG)
-            except ChildProcessError:
-                pass
 
 
 def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
@@ -109,7 +106,7 @@ def port_is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nobody listens on now. Another process may take it before you do: be ready to retry."""
+    """A port nobody listens on now. Another may take it before you do: be ready to retry."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])

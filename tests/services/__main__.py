@@ -18,7 +18,9 @@ from tests.services import PostgresCluster, ValkeyServer
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.services", description=__doc__)
     parser.add_argument("--valkey", action="store_true", help="start Valkey, set REDIS_URL")
-    parser.add_argument("--postgres", action="store_true", help="start PostgreSQL, set DATABASE_URL")
+    parser.add_argument(
+        "--postgres", action="store_true", help="start PostgreSQL, set DATABASE_URL"
+    )
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     # Ctrl-C reaches the command too (same process group); it ends, and then so do we.

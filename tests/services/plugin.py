@@ -9,9 +9,14 @@ import pytest
 
 # pytest-django's fixtures that open the database; a test names one, or carries the mark.
 DATABASE_FIXTURES = {
-    "db", "transactional_db", "django_db_reset_sequences", "live_server", "admin_client",
-    "admin_user", "client_with_db",
-}  # fmt: skip
+    "db",
+    "transactional_db",
+    "django_db_reset_sequences",
+    "live_server",
+    "admin_client",
+    "admin_user",
+    "client_with_db",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

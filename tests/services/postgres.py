@@ -74,10 +74,22 @@ class PostgresCluster:
             for path in (self._folder, log):
                 shutil.chown(path, "postgres", "postgres")
         made = subprocess.run(
-            [str(binaries / "initdb"), "-D", str(data), "-U", USER, "--auth=trust", "-E", "UTF8",
-             "--no-locale", "--no-sync"],
-            capture_output=True, text=True, **_as_postgres(),
-        )  # fmt: skip
+            [
+                str(binaries / "initdb"),
+                "-D",
+                str(data),
+                "-U",
+                USER,
+                "--auth=trust",
+                "-E",
+                "UTF8",
+                "--no-locale",
+                "--no-sync",
+            ],
+            capture_output=True,
+            text=True,
+            **_as_postgres(),
+        )
         if made.returncode != 0:
             self.stop()
             raise RuntimeError(f"initdb failed:\n{made.stdout[-500:]}{made.stderr[-1500:]}")
@@ -91,19 +103,28 @@ class PostgresCluster:
 
     def _launch(self, binaries: Path, data: Path, log: Path) -> bool:
         settings = {
-            "listen_addresses": "127.0.0.1", "port": self.port, "fsync": "off",
-            "synchronous_commit": "off", "full_page_writes": "off", "max_connections": 60,
-            "unix_socket_directories": str(self._folder), "shared_buffers": "64MB",
-        }  # fmt: skip
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "fsync": "off",
+            "synchronous_commit": "off",
+            "full_page_writes": "off",
+            "max_connections": 60,
+            "unix_socket_directories": str(self._folder),
+            "shared_buffers": "64MB",
+        }
         command = [str(binaries / "postgres"), "-D", str(data)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         with log.open("ab") as stream:
             self._server = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
-                start_new_session=True, preexec_fn=die_with_parent(signal.SIGQUIT),
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGQUIT),
                 **_as_postgres(),
-            )  # fmt: skip
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._server.poll() is None:
             try:
@@ -135,7 +156,10 @@ class PostgresCluster:
         return self.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.stop()
 

@@ -48,15 +48,27 @@ class ValkeyServer:
 
         assert self._folder is not None
         command = [
-            str(get_binary_path()), "--port", str(self.port), "--bind", "127.0.0.1",
-            "--dir", str(self._folder), "--save", "",
-            "--appendonly", "yes" if self.persist else "no",
-        ]  # fmt: skip
+            str(get_binary_path()),
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self._folder),
+            "--save",
+            "",
+            "--appendonly",
+            "yes" if self.persist else "no",
+        ]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=die_with_parent(signal.SIGKILL),
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGKILL),
+            )
         client = redis.Redis(port=self.port, socket_timeout=1)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -94,6 +106,9 @@ class ValkeyServer:
         return self.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         self.stop()
