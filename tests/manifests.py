@@ -155,7 +155,7 @@ def make_job_object(
     marks = dict(labels or {})
     if managed:
         marks["concertina.dev/managed"] = "true"
-    template = pod_spec if pod_spec is not None else make_pod_spec(gpus)
+    template = {"restartPolicy": "Never", **(pod_spec or make_pod_spec(gpus))}
     if priority_class:
         template = {**template, "priorityClassName": priority_class}
     status: Manifest = {}

@@ -14,6 +14,7 @@ import json
 import os
 import signal
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -60,7 +61,7 @@ def wait_until(
 
 
 class Stack:
-    """See the module. Attributes: `url` of the site, `api` of the sandbox, `kubeconfig`, `env`."""
+    """See the module. `url` is the site's; `api`, `create`, `get` … go to the sandbox."""
 
     def __init__(
         self,
@@ -82,9 +83,22 @@ class Stack:
         self.url = f"http://127.0.0.1:{self.web_port}"
         self.valkey = ValkeyServer()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.api = httpx.Client(base_url=f"http://127.0.0.1:{self.sandbox_port}", timeout=10)
+        self._api: httpx.Client | None = None
         self._extra = env or {}
         self._commands = self._all_commands()
+
+    @property
+    def api(self) -> httpx.Client:
+        """A client of the sandbox's API, with its token and authority."""
+        if self._api is None:
+            state = self.folder / "sandbox"
+            self._api = httpx.Client(
+                base_url=f"https://127.0.0.1:{self.sandbox_port}",
+                verify=ssl.create_default_context(cafile=str(state / "ca.crt")),
+                headers={"Authorization": f"Bearer {(state / 'token').read_text().strip()}"},
+                timeout=10,
+            )
+        return self._api
 
     @property
     def database(self) -> Path:
@@ -117,6 +131,7 @@ class Stack:
             "sandbox": [
                 *python, "controlplane.sandbox", "--data", str(self.folder / "sandbox"),
                 "--port", str(self.sandbox_port), *config, "--nodes", self.nodes,
+                "--ready-file", str(self.folder / "health" / "sandbox"),
             ],
             "web": [
                 *python, "uvicorn", "controlplane.asgi:application", "--host", "127.0.0.1",
@@ -187,7 +202,7 @@ class Stack:
             self.wait_ready(name)
 
     def wait_ready(self, name: str) -> None:
-        """Until the process shows that it works. Raises with its log if it ends or takes too long."""
+        """Until the process shows that it works. Raises with its log if it doesn't in time."""
         process = self.processes[name]
         deadline = time.monotonic() + START_S
         while not self._is_ready(name):
@@ -198,12 +213,11 @@ class Stack:
             time.sleep(0.02)  # poll interval of a condition with a deadline
 
     def _is_ready(self, name: str) -> bool:
-        if name in ("worker", "beat", "watcher"):
+        if name in ("sandbox", "worker", "beat", "watcher"):
             return (self.folder / "health" / name).exists()
-        if name in ("sandbox", "web"):
-            port = self.sandbox_port if name == "sandbox" else self.web_port
+        if name == "web":
             try:
-                return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=1).is_success
+                return httpx.get(f"{self.url}/readyz", timeout=1).is_success
             except httpx.HTTPError:
                 return False
         return self.processes[name].poll() is None
@@ -238,7 +252,8 @@ class Stack:
     def stop(self) -> None:
         for name in reversed(list(self.processes)):
             self.end(name)
-        self.api.close()
+        if self._api is not None:
+            self._api.close()
         self.valkey.stop()
 
     def __enter__(self) -> Stack:

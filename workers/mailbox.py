@@ -9,7 +9,7 @@ seconds, and the database holds the commands.
 | concertina:epoch:<id> | the epoch that wrote it: a deposed watcher can't overwrite its successor |
 | concertina:queued:<id> | a reconcile is queued: don't queue another |
 | concertina:wanted:<id> | something changed since the last reconcile began |
-| concertina:reconciling:<id> | a reconcile runs: one at a time a cluster |
+| concertina:lock:<name> | something runs that should run once: a cluster's reconcile, a Secret |
 | concertina:next_wake:<id> | when the last plan wants to be made again (unix seconds) |
 | concertina:wake (channel) | cluster ids whose watcher should look at next_wake, or wake now |
 """
@@ -132,14 +132,14 @@ def is_wanted(cluster_id: str) -> bool:
 
 
 @contextmanager
-def reconciling(cluster_id: str) -> Iterator[bool]:
-    """Hold the cluster's reconcile lock; yields False when another task holds it.
+def exclusive(name: str, ttl_s: int = RECONCILE_TTL_S) -> Iterator[bool]:
+    """Hold a named lock; yields False when another process holds it.
 
     It expires by itself should its holder be killed. It only spares work: correctness rests on
     the database's constraints and epochs.
     """
-    key, token = f"concertina:reconciling:{cluster_id}", secrets.token_hex(8)
-    held = bool(client().set(key, token, nx=True, ex=RECONCILE_TTL_S))
+    key, token = f"concertina:lock:{name}", secrets.token_hex(8)
+    held = bool(client().set(key, token, nx=True, ex=ttl_s))
     try:
         yield held
     finally:
