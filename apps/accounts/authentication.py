@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from django.http import HttpRequest
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
@@ -9,6 +12,7 @@ from rest_framework.request import Request
 
 from apps.accounts import selectors
 from apps.accounts.models import ApiToken, User
+from apps.core.stream.gate import NotAllowed
 
 KEYWORD = "Token"
 
@@ -57,3 +61,25 @@ class ApiTokenScheme(OpenApiAuthenticationExtension):
             "name": "Authorization",
             "description": "A personal token: `Authorization: Token ct_…`",
         }
+
+
+def stream_token(request: HttpRequest) -> Callable[[], bool]:
+    """For the live stream: the token's check, to repeat while it is open. Raises NotAllowed."""
+    try:
+        value = bearer(request.headers.get("Authorization", "").encode(), KEYWORD)
+        if value is None:
+            raise NotAllowed("Write 'Authorization: Token <value>'.", "malformed_header")
+        selectors.token_by_value(value)
+    except AuthenticationFailed as failed:
+        raise NotAllowed(str(failed.detail), "malformed_header") from None
+    except selectors.TokenRefused as refused:
+        raise NotAllowed(str(refused), refused.code) from None
+
+    def still_valid() -> bool:
+        try:
+            selectors.token_by_value(value)
+        except selectors.TokenRefused:
+            return False
+        return True
+
+    return still_valid

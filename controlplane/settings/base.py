@@ -164,6 +164,11 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "ENUM_ADD_EXPLICIT_BLANK_NULL_CHOICE": False,
     "SORT_OPERATION_PARAMETERS": False,
+    "OAS_VERSION": "3.1.1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "apps.core.api.schema.add_stream",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "PreemptionPolicy": "apps.priorities.choices.PreemptionPolicy",
         "PrioritySource": "apps.priorities.choices.PrioritySource",
@@ -196,6 +201,9 @@ CONCERTINA_DEMO_PASSWORD = env.text("CONCERTINA_DEMO_PASSWORD")
 CONCERTINA_SANDBOX_PORT = env.integer("CONCERTINA_SANDBOX_PORT", 8001)
 # Dotted path of signal(cluster, namespace, pod, signal): apps may not import the cluster client.
 CONCERTINA_POD_SIGNALLER = "controlplane.wiring.signal_pod"
+# Dotted path of what admits the Authorization header to the live stream.
+CONCERTINA_STREAM_TOKENS = "apps.accounts.authentication.stream_token"
+CONCERTINA_METRICS_TOKEN = env.text("CONCERTINA_METRICS_TOKEN")
 CONCERTINA_EVENT_STREAM = "concertina:events"
 CONCERTINA_EVENT_STREAM_LENGTH = 10_000
 
