@@ -8,9 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 ANSWER_SECONDS = 1.0
 
@@ -34,18 +38,23 @@ class RedisPing:
 
 @dataclass(frozen=True, slots=True)
 class HttpOk:
-    """GET answers with a status of 200 to 299."""
+    """GET answers with a status of 200 to 299. For https, `authority` is the CA's file."""
 
     url: str
+    authority: Path | None = None
 
     async def passes(self, since: float) -> bool:
         parts = urlsplit(self.url)
-        host, port = parts.hostname or "127.0.0.1", parts.port or 80
+        secure = parts.scheme == "https"
+        host, port = parts.hostname or "127.0.0.1", parts.port or (443 if secure else 80)
         request = (
             f"GET {parts.path or '/'} HTTP/1.1\r\nHost: {host}:{port}\r\n"
             "Accept: */*\r\nConnection: close\r\n\r\n"
         )
-        answer = await exchange(host, port, request.encode())
+        if secure and self.authority is not None and not self.authority.exists():
+            return False  # made at the first start
+        context = trusting(self.authority) if secure else None
+        answer = await exchange(host, port, request.encode(), context)
         return answer.startswith(b"HTTP/1.1 2") or answer.startswith(b"HTTP/1.0 2")
 
 
@@ -74,11 +83,21 @@ class Alive:
         return time.time() - since >= self.seconds
 
 
-async def exchange(host: str, port: int, request: bytes) -> bytes:
+@lru_cache(maxsize=8)
+def trusting(authority: Path | None) -> SSLContext:
+    """Loaded only where TLS is used: it costs 20 ms."""
+    import ssl
+
+    return ssl.create_default_context(cafile=authority)
+
+
+async def exchange(
+    host: str, port: int, request: bytes, context: SSLContext | None = None
+) -> bytes:
     """Send, and return the first bytes of the answer; empty when there is none in time."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 writer.write(request)
                 await writer.drain()

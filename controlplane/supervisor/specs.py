@@ -48,7 +48,10 @@ def processes(config: Config) -> list[ProcessSpec]:
                 "--nodes",
                 "demo",
             ),
-            HttpOk(f"http://127.0.0.1:{config.sandbox_port}/readyz"),
+            HttpOk(
+                f"https://127.0.0.1:{config.sandbox_port}/readyz",
+                authority=config.state_dir / "sandbox" / "ca.crt",
+            ),
         ),
         ProcessSpec(
             "web",

@@ -1,7 +1,7 @@
-"""python -m scripts.installer up|test|bench|setup [arguments for what is started]
+"""python -m scripts.installer up|test|lint|bench|setup [arguments for what is started]
 
 up: set up, then run Concertina here. test: set up with the test tools, then every check and test.
-bench: measure. setup: set up with the test tools only.
+lint: the checks before the tests. bench: measure. setup: set up with the test tools only.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scripts.installer.steps import GOALS, PYTHON, ROOT, skipped
 COMMANDS = {
     "up": ("up", [str(PYTHON), "-m", "controlplane.supervisor"]),
     "test": ("test", [str(PYTHON), "-m", "scripts.check"]),
+    "lint": ("test", [str(PYTHON), "-m", "scripts.check", "--lint"]),
     "bench": ("test", [str(PYTHON), "-m", "scripts.bench"]),
     "setup": ("test", None),
 }
@@ -82,13 +83,13 @@ def set_up(goal: str) -> None:
 def refuse_if_it_cannot_start(arguments: list[str]) -> None:
     """A taken port or a running supervisor is told now, not after a minute of installing."""
     from controlplane.supervisor import preflight
-    from controlplane.supervisor.config import from_environment
+    from controlplane.supervisor.config import BadSetting, from_environment
 
     if any(a in ("-h", "--help") for a in arguments):
         return
     try:
         preflight.check(from_environment(arguments))
-    except preflight.CannotStart as error:
+    except (preflight.CannotStart, BadSetting) as error:
         raise Problem(str(error)) from None
 
 

@@ -46,7 +46,6 @@ class Runner:
         try:
             self._run_graph([s for s in steps if s.name in due], due, progress)
         finally:
-            self._stop_children()
             seconds = progress.close()
         return seconds
 
@@ -54,18 +53,20 @@ class Runner:
         waiting, running = list(steps), dict[Future[None], Step]()
         done = {need for step in steps for need in step.needs} - set(due)
         with ThreadPoolExecutor(max_workers=len(steps)) as pool:
-            while waiting or running:
-                for step in [s for s in waiting if done.issuperset(s.needs)]:
-                    waiting.remove(step)
-                    running[pool.submit(self._run_step, step, progress)] = step
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    step = running.pop(future)
-                    if future.exception():
-                        self._stop_children()  # the other lane's work is of no use now
-                    future.result()
-                    self.stamps.write(step.name, due[step.name])
-                    done.add(step.name)
+            try:
+                while waiting or running:
+                    for step in [s for s in waiting if done.issuperset(s.needs)]:
+                        waiting.remove(step)
+                        running[pool.submit(self._run_step, step, progress)] = step
+                    finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in finished:
+                        step = running.pop(future)
+                        future.result()
+                        self.stamps.write(step.name, due[step.name])
+                        done.add(step.name)
+            except BaseException:  # a failure or Ctrl-C: the other lane's work is of no use now
+                self._stop_children()
+                raise
 
     def _run_step(self, step: Step, progress: Progress) -> None:
         self.stamps.clear(step.name)
@@ -114,7 +115,7 @@ class Runner:
         """On failure or Ctrl-C: the groups that still run are ended, so nothing stays behind."""
         with self._lock:
             children = list(self._children)
-            self._stopping = self._stopping or bool(children)
+            self._stopping = True
         for child in children:
             try:
                 os.killpg(child.pid, signal.SIGTERM)

@@ -1,6 +1,7 @@
 """The supervisor over stand-in processes, as a program.
 
-`python -m tests.unit.supervisor.fake_run FOLDER KIND`, KIND being the second one's mode. Each stand-in writes its process id and events into DIR, so a test sees order, and what is left.
+`python -m tests.unit.supervisor.fake_run FOLDER KIND`, KIND being the second one's mode. Each
+stand-in writes its process id and events into FOLDER: a test sees order, and what is left.
 """
 
 from __future__ import annotations
