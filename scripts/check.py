@@ -1,7 +1,7 @@
 """python -m scripts.check [--lint] [pytest arguments]: what `make test` and `make lint` run.
 
-First what is quick to fail (style, types, import rules, generated files), all of it, so that one run
-shows every finding; then the tests on SQLite; then those that touch the database on PostgreSQL.
+First what is quick to fail (style, types, import rules, generated files), all of it, so that one
+run shows every finding; then the tests on SQLite; then on PostgreSQL those that use a database.
 """
 
 from __future__ import annotations

@@ -81,10 +81,10 @@ class Runner:
                 status = self._command(step, command, stream)
                 if status != 0:
                     break
-        stopped = self._stopping
-        if not stopped:
-            progress.finish(step.title, failed=status != 0)
-        if status != 0 and not stopped:
+        if status != 0 and self._stopping:
+            raise Problem(f"The step \"{step.title}\" was stopped.")
+        progress.finish(step.title, failed=status != 0)
+        if status != 0:
             raise Problem(explain(step, log, status, time.monotonic() - begun))
 
     def _command(self, step: Step, command: tuple[str, ...], stream: object) -> int:

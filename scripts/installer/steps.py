@@ -99,8 +99,9 @@ def python_steps() -> list[Step]:
 
 def uv_install(*locks: str) -> tuple[str, ...]:
     command = [str(VENV / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(PYTHON)]
+    command.append("--require-hashes")
     for lock in locks:
-        command += ["--require-hashes", "-r", f"requirements/{lock}.txt"]
+        command += ["-r", f"requirements/{lock}.txt"]
     return tuple(command)
 
 
