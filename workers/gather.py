@@ -13,11 +13,12 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Avg
 
 from apps.clusters.models import Cluster
-from apps.decisions.choices import LIVE_STATES, CommandState
+from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
-from apps.elasticity.models import ElasticityPolicy as PolicyRow
+from apps.decisions.selectors import live_commands
+from apps.elasticity.selectors import policies
 from apps.training.models import ThroughputSample, TrainingJob
-from controlplane.engine.policy import ElasticityPolicy, PolicySet
+from controlplane.engine.policy import PolicySet
 from controlplane.engine.snapshot import (
     ClusterSnapshot,
     History,
@@ -53,26 +54,11 @@ def key_of(job: TrainingJob) -> WorkloadKey:
 
 def load_policies() -> PolicySet:
     """Every elasticity policy of the record, as the engine reads them."""
-    names = {field.name for field in dataclasses.fields(ElasticityPolicy)}
-    return PolicySet(
-        policies={row.name: _policy(row, names) for row in PolicyRow.objects.order_by("name")}
-    )
-
-
-def _policy(row: PolicyRow, names: set[str]) -> ElasticityPolicy:
-    values = {name: getattr(row, name) for name in names if hasattr(row, name)}
-    if values.get("replica_discrete_values") is not None:
-        values["replica_discrete_values"] = tuple(values["replica_discrete_values"])
-    return ElasticityPolicy(**values)
+    return PolicySet(policies=policies())
 
 
 def in_flight_of(cluster: Cluster) -> tuple[InFlight, ...]:
     """Commands that are recorded or written and not yet confirmed, oldest first."""
-    rows = (
-        CommandRow.objects.filter(job__cluster=cluster, state__in=sorted(LIVE_STATES))
-        .select_related("job")
-        .order_by("created_at", "id")
-    )
     return tuple(
         InFlight(
             command_id=str(row.pk),
@@ -82,7 +68,7 @@ def in_flight_of(cluster: Cluster) -> tuple[InFlight, ...]:
             issued_at=row.created_at.timestamp(),
             state=row.state,
         )
-        for row in rows
+        for row in live_commands(cluster)
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import redis
 from django.db import DatabaseError, close_old_connections
 
 from apps.clusters import actions
@@ -99,7 +100,7 @@ class Observer:
     # -- leading -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        backoff = Backoff(first=0.5, most=10.0)
+        backoff = Backoff(first=0.5, most=5.0)
         while not self._stopping.is_set():
             try:
                 epoch = actions.acquire_lease(
@@ -138,10 +139,11 @@ class Observer:
     def _loop(self, epoch: int, cache: ClusterCache) -> None:
         renew_at = self._clock() + RENEW_S
         publish_at = self._clock() + REFRESH_S
+        pending: Wakeup | None = None  # events that could not be published yet
         while not self._stopping.is_set():
             due = self._due()
             wait = min(renew_at, publish_at, due or publish_at) - self._clock()
-            wakeup = self._wakeups.wait(max(0.0, wait))
+            wakeup = self._wakeups.wait(max(0.0, wait)) or pending
             now = self._clock()
             if now >= renew_at:
                 if not self._renew(epoch):
@@ -149,9 +151,15 @@ class Observer:
                 renew_at = now + RENEW_S
             timer = due is not None and now >= due
             if wakeup is not None or timer or now >= publish_at:
-                if not self._publish(epoch, cache, wakeup, timer=timer):
-                    return
                 publish_at = now + REFRESH_S
+                try:
+                    if not self._publish(epoch, cache, wakeup, timer=timer):
+                        return
+                    pending = None
+                except redis.RedisError as error:
+                    # the watches go on; what they saw is published when Redis is back
+                    log.warning("nothing can be published for %s: %s", self.row.name, error)
+                    pending = wakeup
             self._say_trouble()
 
     def _renew(self, epoch: int) -> bool:
@@ -171,7 +179,10 @@ class Observer:
 
     def _due(self) -> float | None:
         """When the last plan wants to be made again; None when it doesn't say."""
-        return mailbox.next_wake(self.cluster_id)
+        try:
+            return mailbox.next_wake(self.cluster_id)
+        except redis.RedisError:
+            return None
 
     # -- publishing ----------------------------------------------------------------------------
 
