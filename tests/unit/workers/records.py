@@ -53,7 +53,7 @@ def make_command_row(job: TrainingJob, to: int = 2, **fields: Any) -> Command:
         at=AT,
         current=4,
         desired=to,
-        reason_code=fields.pop("reason_code", "reclaimed"),
+        reason_code=fields.pop("reason_code", "shrinks_for_priority"),
         sentence="Shrinks for the sake of others.",
     )
     values = {
