@@ -26,10 +26,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     only not live: `degraded`, 200, so that a balancer doesn't take every web process away."""
     database = check_database()
     events = check_redis()
+    status = "ok" if database == events == "ok" else "degraded"
     if database != "ok":
         status = "unavailable"
-    else:
-        status = "ok" if events == "ok" else "degraded"
     return JsonResponse(
         {"status": status, "checks": {"database": database, "redis": events}},
         status=503 if status == "unavailable" else 200,

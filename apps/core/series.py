@@ -1,4 +1,4 @@
-"""Time buckets in SQL, the same on SQLite and PostgreSQL: long series are thinned where they lie."""
+"""Time buckets in SQL, on SQLite and PostgreSQL: long series are thinned where they lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of priority classes: one verb a function; row, audit entry and event in one transaction."""
+"""Writes of priority classes: one verb a function; row and audit entry in one transaction."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from apps.priorities.choices import HIGHEST_USER_PRIORITY, PreemptionPolicy, Pri
 from apps.priorities.models import PriorityClass
 
 FIELDS = ("name", "value", "preemption_policy", "description")
-# Kubernetes' two policies in our three: PreemptLowerPriority may preempt whole workloads.
+# Kubernetes' two policies in our three. Its Never keeps the scheduler from killing pods; shrinking
+# an elastic job kills none that its trainer can't do without, so reclaiming is still allowed.
 FROM_KUBERNETES = {
-    "Never": PreemptionPolicy.NEVER,
+    "Never": PreemptionPolicy.RECLAIM_ELASTIC,
     "PreemptLowerPriority": PreemptionPolicy.PREEMPT_WHOLE,
 }
 
@@ -55,44 +56,63 @@ def delete(row: PriorityClass, *, actor: User | None) -> None:
     row.delete()
 
 
-@transaction.atomic
 def sync_observed(classes: Iterable[Mapping[str, Any]]) -> int:
     """Take over what a cluster's PriorityClass objects say; returns how many rows changed.
 
-    Each mapping: name, value, preemption_policy (Kubernetes' or ours), description. A class of the
+    Each mapping: name, value, preemption_policy (Kubernetes' own), description. A class of the
     same name in our own record keeps its preemption policy (Kubernetes can't express it) and takes
     the value, which the scheduler there goes by. Classes are never deleted here: several clusters
-    share one record.
+    share one record. Nothing is locked or written when nothing differs.
     """
-    changed = 0
     known = {row.name: row for row in PriorityClass.objects.all()}
-    for found in classes:
-        name, value = found["name"], int(found["value"])
-        policy = str(found.get("preemption_policy") or "")
-        policy = FROM_KUBERNETES.get(policy, policy) or PreemptionPolicy.PREEMPT_WHOLE
-        wanted = {
-            "value": value,
-            "preemption_policy": policy,
-            "description": found.get("description") or "",
-        }
-        row = known.get(name)
-        if row is None:
-            row = PriorityClass(name=name, source=PrioritySource.CLUSTER)
-            before = None
-        else:
-            before = audit.values(row, FIELDS)
-            if row.source == PrioritySource.RECORD:
-                wanted = {"value": value}
-        for field, new in wanted.items():
-            setattr(row, field, new)
-        after = audit.values(row, FIELDS)
-        if before == after:
-            continue
-        row.full_clean(validate_unique=False)
-        row.save()
-        audit.record("observe", row, actor=None, before=before, after=after, object_name=name)
-        changed += 1
-    return changed
+    wanted = {found["name"]: _observed(found) for found in classes}
+    changed = [name for name, values in wanted.items() if _differs(known.get(name), values)]
+    if not changed:
+        return 0
+    with transaction.atomic():
+        for name in changed:
+            _take_over(name, wanted[name])
+    return len(changed)
+
+
+def _observed(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "value": int(found["value"]),
+        "preemption_policy": FROM_KUBERNETES[
+            found.get("preemption_policy") or "PreemptLowerPriority"
+        ],
+        "description": found.get("description") or "",
+    }
+
+
+def _to_take(row: PriorityClass | None, values: dict[str, Any]) -> dict[str, Any]:
+    own = row is not None and row.source == PrioritySource.RECORD
+    return {"value": values["value"]} if own else values
+
+
+def _differs(row: PriorityClass | None, values: dict[str, Any]) -> bool:
+    return row is None or any(
+        getattr(row, field) != value for field, value in _to_take(row, values).items()
+    )
+
+
+def _take_over(name: str, values: dict[str, Any]) -> None:
+    row = PriorityClass.objects.select_for_update().filter(name=name).first()
+    before = audit.values(row, FIELDS) if row else None
+    taken = _to_take(row, values)
+    row = row or PriorityClass(name=name, source=PrioritySource.CLUSTER)
+    for field, value in taken.items():
+        setattr(row, field, value)
+    row.full_clean(validate_unique=False)
+    row.save()
+    audit.record(
+        "observe",
+        row,
+        actor=None,
+        before=before,
+        after=audit.values(row, FIELDS),
+        object_name=name,
+    )
 
 
 def check(row: PriorityClass) -> None:

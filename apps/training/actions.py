@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from apps.accounts import tokens
 from apps.accounts.models import User
 from apps.clusters.models import Cluster
-from apps.core import audit
-from apps.training.choices import ReplicaPhase
-from apps.training.models import JobToken, TrainingJob
+from apps.core import audit, events
+from apps.elasticity.models import ElasticityPolicy
+from apps.training import sync
+from apps.training.choices import JobPhase, ReplicaPhase
+from apps.training.events import job_event
+from apps.training.models import JobToken, Replica, TrainingJob
+from apps.training.observed import ObservedJob, observed_jobs
+from controlplane.engine.snapshot import ClusterSnapshot
 
 # signal(cluster row, namespace, pod name, signal): controlplane.wiring.signal_pod
 Signaller = Callable[[Cluster, str, str, str], None]
@@ -34,6 +42,85 @@ class SignalFailed(Exception):
     pass
 
 
+def sync_jobs(
+    cluster: Cluster,
+    snapshot: ClusterSnapshot,
+    *,
+    problems: Iterable[Mapping[str, Any]] = (),
+    at: datetime,
+) -> list[TrainingJob]:
+    """Bring the rows of a cluster's jobs and replicas up to a complete snapshot; returns the jobs
+    that changed. Nothing is locked or written when nothing differs.
+
+    `problems` are workloads that can't be read: {workload: {kind, namespace, name}, uid, field,
+    value, message}. They keep their rows, with the error. A job that is gone from the cluster is
+    finished as deleted. What is only observed has no audit entry.
+    """
+    found = observed_jobs(snapshot)
+    known = {job.uid: job for job in known_jobs(cluster, found)}
+    wanted = wanted_values(cluster, found, known, problems, at)
+    changed = [
+        (job, values) for job, values in wanted if job._state.adding or sync.changes(job, values)
+    ]
+    if changed:
+        with transaction.atomic():
+            # Ended ones first: a new object may have the name of one that is gone.
+            for job, values in sorted(changed, key=lambda pair: "finished_at" not in pair[1]):
+                replicas = found.get(job.uid)
+                write_job(job, {**values, "observed_at": at}, replicas)
+            events.publish_many([job_event(job) for job, _ in changed])
+    return [job for job, _ in changed]
+
+
+def known_jobs(cluster: Cluster, uids: Iterable[str]) -> Iterable[TrainingJob]:
+    """The cluster's jobs that haven't finished, and finished ones whose objects are still there."""
+    return (
+        TrainingJob.objects.filter(cluster=cluster)
+        .filter(Q(finished_at=None) | Q(uid__in=list(uids)))
+        .select_related("cluster", "policy")
+    )
+
+
+def wanted_values(
+    cluster: Cluster,
+    found: Mapping[str, ObservedJob],
+    known: Mapping[str, TrainingJob],
+    problems: Iterable[Mapping[str, Any]],
+    at: datetime,
+) -> list[tuple[TrainingJob, dict[str, Any]]]:
+    """Each job's row (perhaps new) with the fields that it should have."""
+    policies = {policy.name: policy for policy in ElasticityPolicy.objects.all()}
+    wanted = []
+    for uid, observed in found.items():
+        job = known.get(uid) or TrainingJob(cluster=cluster, uid=uid, created_at=at)
+        wanted.append((job, sync.job_values(job, observed, policies, at)))
+    unreadable = {problem["uid"]: problem for problem in problems if problem["uid"] not in found}
+    for uid, problem in unreadable.items():
+        job, values = sync.unreadable(cluster, problem, at)
+        wanted.append((known.get(uid, job), values))
+    for uid, job in known.items():
+        if uid not in found and uid not in unreadable and not job.finished:
+            wanted.append((job, sync.finished_values(job, JobPhase.DELETED, at)))
+    return wanted
+
+
+def write_job(job: TrainingJob, values: Mapping[str, Any], observed: ObservedJob | None) -> None:
+    """Write the given fields and no others: trainers' reports write theirs at the same time."""
+    adding = job._state.adding
+    replicas_changed = observed is not None and job.replicas_digest != values["replicas_digest"]
+    for name, value in values.items():
+        setattr(job, name, value)
+    job.save(update_fields=None if adding else list(values))
+    if job.phase == JobPhase.DELETED:
+        job.replicas.all().delete()
+    elif observed is not None and replicas_changed:
+        create, update, delete = sync.replica_changes(job, observed.replicas, job.replicas.all())
+        job.replicas.filter(pk__in=delete).delete()
+        if update:
+            Replica.objects.bulk_update(update, sync.REPLICA_FIELDS)
+        Replica.objects.bulk_create(create)
+
+
 @transaction.atomic
 def issue_job_token(job: TrainingJob, *, actor: User | None = None) -> str:
     """A new token for the job's trainer; its older tokens end. Returns the value, shown once."""
@@ -43,6 +130,11 @@ def issue_job_token(job: TrainingJob, *, actor: User | None = None) -> str:
     token = JobToken.objects.create(job=job, prefix=prefix, digest=digest, created_at=now)
     audit.record("issue_job_token", job, actor=actor, after={"prefix": token.prefix})
     return value
+
+
+def is_job_token(job: TrainingJob, value: str) -> bool:
+    """Whether a value is a token of this job that is still good."""
+    return job.tokens.filter(digest=tokens.digest(value), revoked_at=None).exists()
 
 
 def inject_fault(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.training.models import RecoveryEvent, TrainingJob
+from apps.training.models import RecoveryEvent, ThroughputSample, TrainingJob
 
 Event = tuple[str, dict[str, Any]]
 
@@ -19,3 +19,11 @@ def recovery_event(recovery: RecoveryEvent) -> Event:
     from apps.training.api.serializers import RecoverySerializer
 
     return "recovery", dict(RecoverySerializer(recovery).data)
+
+
+def sample_event(sample: ThroughputSample) -> Event:
+    fields = (
+        "at", "step", "samples_per_s", "tokens_per_s", "loss", "learning_rate", "step_ms",
+        "global_batch_size", "world_size",
+    )  # fmt: skip
+    return "sample", {"job": sample.job_id, **{name: getattr(sample, name) for name in fields}}

@@ -56,6 +56,8 @@ class TrainingJob(models.Model):
     # Since when the engine has wanted growth, or has been short after a fault (its History).
     growth_wanted_since = models.DateTimeField(null=True, blank=True)
     short_since = models.DateTimeField(null=True, blank=True)
+    # Of the observed replicas: their rows are read and compared only when this differs.
+    replicas_digest = models.CharField(max_length=64, blank=True, editable=False)
     created_at = models.DateTimeField()
     observed_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -157,7 +159,8 @@ class RecoveryEvent(models.Model):
     """One interruption of training and how it was overcome.
 
     `stages` is [{stage, start_s, duration_s}] in order, `start_s` from `started_at`; `duration_s`
-    is the downtime. `lost` and `joined` name replicas. (attempt, sequence) makes it idempotent.
+    is the downtime (null: not measured). A planned resize that took effect is kept here too
+    (`scale_up`, `scale_down`). `lost` and `joined` name replicas. (attempt, sequence) makes it idempotent.
     """
 
     job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="recoveries")
@@ -165,7 +168,7 @@ class RecoveryEvent(models.Model):
     sequence = models.BigIntegerField()
     kind = models.CharField(max_length=32)
     started_at = models.DateTimeField()
-    duration_s = models.FloatField()
+    duration_s = models.FloatField(null=True)
     stages = models.JSONField(default=list)
     quorum_id = models.BigIntegerField(null=True, blank=True)
     step = models.PositiveBigIntegerField(null=True, blank=True)
@@ -177,12 +180,15 @@ class RecoveryEvent(models.Model):
         ordering = ["-started_at", "-id"]
         constraints = [
             models.UniqueConstraint(fields=["attempt", "sequence"], name="recovery_once"),
-            models.CheckConstraint(condition=Q(duration_s__gte=0), name="recovery_duration"),
+            models.CheckConstraint(
+                condition=Q(duration_s__isnull=True) | Q(duration_s__gte=0),
+                name="recovery_duration",
+            ),
         ]
         indexes = [models.Index(fields=["job", "-started_at"], name="recovery_job_time")]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.duration_s:.2f} s"
+        return f"{self.kind} at {self.started_at}"
 
 
 class ThroughputSample(models.Model):
@@ -216,7 +222,7 @@ class ThroughputSample(models.Model):
 
 
 class JobToken(models.Model):
-    """What a job's trainer signs in with; its scope is that job's reports. Only a digest is kept."""
+    """What a job's trainer signs in with, for that job's reports only. Only a digest is kept."""
 
     job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="tokens")
     prefix = models.CharField(max_length=12)

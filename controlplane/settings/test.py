@@ -1,4 +1,4 @@
-"""Tests: SQLite by default, PostgreSQL where DATABASE_URL says so; no Redis unless a test brings it.
+"""Tests: SQLite, or PostgreSQL where DATABASE_URL says so; no Redis unless a test brings it.
 
 A test that needs Redis sets `settings.REDIS_URL` (see tests/conftest.py).
 """

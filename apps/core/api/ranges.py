@@ -29,8 +29,6 @@ class SeriesQuerySerializer(serializers.Serializer):
             raise ValidationError({"until": "Too early."}) from None
         if since >= until:
             raise ValidationError(
-                {
-                    "since": f"since ({since.isoformat()}) must be before until ({until.isoformat()})."
-                }
+                {"since": f"{since.isoformat()} is not before until, {until.isoformat()}."}
             )
         return {**values, "since": since, "until": until}

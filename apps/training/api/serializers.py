@@ -119,7 +119,12 @@ class RecoverySerializer(serializers.ModelSerializer):
     stages = RecoveryStageSpanSerializer(many=True)
     lost = serializers.ListField(child=serializers.CharField())
     joined = serializers.ListField(child=serializers.CharField())
-    duration_s = serializers.FloatField(help_text="Downtime: no step was committed meanwhile.")
+    kind = serializers.CharField(
+        help_text="scale_up, scale_down (planned), or a cause such as replica_lost."
+    )
+    duration_s = serializers.FloatField(
+        allow_null=True, help_text="Downtime: no step was committed meanwhile."
+    )
 
     class Meta:
         model = RecoveryEvent

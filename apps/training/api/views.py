@@ -18,6 +18,7 @@ from rest_framework.views import APIView
 
 from apps.core.api.errors import Refused, Unavailable
 from apps.core.api.filters import StrictFilterSet
+from apps.core.api.parsers import RawJSONParser
 from apps.training import actions, ingest, selectors
 from apps.training.api.serializers import (
     AttemptSerializer,
@@ -172,6 +173,7 @@ class TelemetryView(APIView):
 
     authentication_classes = [JobTokenAuthentication]
     permission_classes: list = []
+    parser_classes = [RawJSONParser]
 
     @extend_schema(
         operation_id="telemetry_create",
