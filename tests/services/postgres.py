@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from controlplane.supervisor.posix import die_with_parent, free_port
 
@@ -134,6 +135,10 @@ class PostgresCluster:
                 time.sleep(0.02)  # poll interval of a condition with a deadline
         self._end_server()
         return False
+
+    def create_database(self, name: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def _end_server(self) -> None:
         if self._server is None:

@@ -63,8 +63,6 @@ class LocalCompose:
     def environment(self, name: str) -> dict[str, str]:
         given = environment_of(name, self.services, GIVEN)
         values = {key: self.localized(value) for key, value in given.items()}
-        # The database that the image makes for POSTGRES_DB is, in the cluster here, "postgres".
-        values["DATABASE_URL"] = values["DATABASE_URL"].replace("/concertina", "/postgres")
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return {"PATH": path, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8", **values}
 
@@ -116,6 +114,7 @@ def compose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCompose]:
     folder = tmp_path_factory.mktemp("compose")
     (folder / "health").mkdir()
     with PostgresCluster() as postgres, ValkeyServer() as valkey:
+        postgres.create_database("concertina")  # as the image does for POSTGRES_DB
         local = LocalCompose(folder, postgres, valkey)
         migrate = local.start("migrate")
         assert migrate.wait(90) == 0, local.log("migrate").read_text()[-3000:]
