@@ -11,7 +11,6 @@ from apps.clusters.models import Cluster
 from apps.decisions.choices import CommandState
 from apps.decisions.models import Command
 from controlplane.cluster import names
-from controlplane.cluster.cache import ClusterCache
 from controlplane.cluster.interface import (
     Conflict,
     Forbidden,
@@ -20,10 +19,10 @@ from controlplane.cluster.interface import (
     Unreachable,
     Verb,
 )
-from controlplane.cluster.resources import JOBS, NODES, PODS, WATCHED
-from controlplane.cluster.translate import translate
+from controlplane.cluster.resources import JOBS
 from tests.fakes import FakeCluster
-from tests.manifests import make_job_object, make_node_object, make_owner, make_pod_object
+from tests.manifests import make_job_object
+from tests.unit.workers.observations import publish
 from tests.unit.workers.records import (
     make_cluster_row,
     make_command_row,
@@ -32,40 +31,10 @@ from tests.unit.workers.records import (
 )
 from workers import mailbox
 from workers.carry_out import MOST_CONFLICTS, Result, carry_out
-from workers.observer import observation_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("broker")]
 
 NOW = 1_796_083_300.0
-
-
-def publish(cluster: Cluster, *jobs: Manifest, nodes: int = 8) -> None:
-    """What a watcher would have published of these jobs, each with its pods running."""
-    cache = ClusterCache(WATCHED, lambda channel: None, clock=lambda: NOW)
-    pods = [
-        make_pod_object(
-            f"{job['metadata']['name']}-{index}",
-            node=f"n{index}",
-            index=index,
-            owners=make_owner("Job", job["metadata"]["name"]),
-        )
-        for job in jobs
-        for index in range(job["spec"]["parallelism"])
-    ]
-    everything = {
-        JOBS: list(jobs),
-        PODS: pods,
-        NODES: [make_node_object(f"n{i}") for i in range(nodes)],
-    }
-    for resource in WATCHED:
-        cache.replace(resource, everything.get(resource, []))
-        cache.alive(resource)
-    view = cache.view()
-    translation = translate(view, cluster.name)
-    observation = observation_of(
-        str(cluster.pk), cluster.lease_epoch, view.version, translation, None
-    )
-    assert mailbox.publish(observation)
 
 
 class Scene:
@@ -78,7 +47,7 @@ class Scene:
         self.command = make_command_row(self.job)
         self.cluster = FakeCluster("east")
         self.cluster.put(JOBS, make_job_object("llama", parallelism=4, **job))
-        publish(self.row, self.cluster.get(JOBS, "ml", "llama"))
+        publish(self.row, self.cluster.get(JOBS, "ml", "llama"), at=NOW)
         self.cluster.calls.clear()
 
     def run(self) -> Any:
