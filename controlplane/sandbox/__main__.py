@@ -12,9 +12,8 @@ from pathlib import Path
 
 from controlplane.sandbox import certificates, kubeconfig
 from controlplane.sandbox.clock import SystemClock
-from controlplane.sandbox.components import COMPONENTS, populate
 from controlplane.sandbox.journal import DataError, Journal
-from controlplane.sandbox.server import PortTaken, Server, listen, stop_on_signals
+from controlplane.sandbox.server import Component, PortTaken, Server, listen, stop_on_signals
 from controlplane.sandbox.store import Store
 
 
@@ -33,11 +32,27 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--history", type=int, default=4096, help="changes a kind that a watch can resume over"
     )
     parser.add_argument(
-        "--no-components",
-        action="store_true",
-        help="only the API: no scheduler, no controllers, no nodes",
+        "--without",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave a component out (repeatable; all: only the API)",
     )
     return parser.parse_args(argv)
+
+
+def chosen(without: list[str], folder: Path) -> list[tuple[str, Component]]:
+    """The components to run; ValueError for a name that none of them has."""
+    if "all" in without:
+        return []
+    from controlplane.sandbox.components import components
+
+    found = components(folder)
+    names = [name for name, _ in found]
+    for name in without:
+        if name not in names:
+            raise ValueError(f"--without {name!r} is none of {', '.join(names)}, all")
+    return [(name, run) for name, run in found if name not in without]
 
 
 async def serve(options: argparse.Namespace, store: Store, folder: Path) -> None:
@@ -47,10 +62,12 @@ async def serve(options: argparse.Namespace, store: Store, folder: Path) -> None
     sock = listen(options.host, options.port)
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"https://{host}:{sock.getsockname()[1]}"
-    components = [] if options.no_components else COMPONENTS
+    components = chosen(options.without, folder)
     server = Server(store, store.clock, token, sock, components, certificate=certificate, key=key)
     stop_on_signals(server.stop)
     if options.nodes:
+        from controlplane.sandbox.components import populate
+
         populate(store, options.nodes)
     if options.kubeconfig:
         kubeconfig.write(options.kubeconfig, address, token, authority.read_bytes())

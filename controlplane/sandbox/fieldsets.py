@@ -31,6 +31,7 @@ _STRIPPED = {
 }
 
 
+_MAP = object()
 # a list key that the schema gives a default, when the applied item leaves it out
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
@@ -48,11 +49,20 @@ def item_element(field: schema.Field, item: Any) -> str:
     return "v:" + _dump(item)
 
 
-def leaves(kind: str, obj: dict[str, Any]) -> dict[Path, Any]:
-    """Every owned path of an object with its value (None for the item or map itself)."""
+def leaves(kind: str, obj: dict[str, Any], *, maps: bool = True) -> dict[Path, Any]:
+    """Every owned path of an object with its value (None for the item or map itself).
+
+    `maps=False` leaves maps themselves out, keeping their keys: what an apply owns.
+    """
     found: dict[Path, Any] = {}
     _struct(schema.types()[kind], obj, (), found)
-    return {path: value for path, value in found.items() if path not in _STRIPPED}
+    if not maps:
+        found = {path: value for path, value in found.items() if value is not _MAP}
+    return {
+        path: None if value is _MAP else value
+        for path, value in found.items()
+        if path not in _STRIPPED
+    }
 
 
 def _struct(kind: schema.Type, obj: dict[str, Any], at: Path, found: dict[Path, Any]) -> None:
@@ -77,7 +87,7 @@ def _field(field: schema.Field, value: Any, at: Path, found: dict[Path, Any]) ->
         if not value:
             found[at] = value
     elif field.shape == "map":
-        found[at] = None
+        found[at] = _MAP if value else value
         for key, item in value.items():
             found[(*at, f"f:{key}")] = item
     elif isinstance(value, dict):

@@ -112,7 +112,7 @@ def apply(
     The result still needs `Store.prepare_update(..., managed=False)`.
     """
     key: _Key = (manager, "Apply", subresource or "")
-    wanted = leaves(kind.kind, applied)
+    wanted = leaves(kind.kind, applied, maps=False)
     owners = Owners(meta(live).get("managedFields"))
     current = leaves(kind.kind, live)
     differing = {p for p, v in wanted.items() if p in current and current[p] != v}
@@ -132,9 +132,12 @@ def apply(
             owners.sets[other] = paths - differing
     # what others still own below a dropped item keeps the item
     kept = {path for other, paths in owners.sets.items() if other != key for path in paths}
-    for path in sorted(dropped, key=len, reverse=True):
-        if not any(other[: len(path)] == path for other in kept | set(wanted)):
+    gone: list[Path] = []
+    for path in sorted(dropped, key=len):  # an item goes whole, with the defaults inside it
+        wanted_below = any(other[: len(path)] == path for other in kept | set(wanted))
+        if not wanted_below and not any(path[: len(above)] == above for above in gone):
             _remove(kind, merged, path)
+            gone.append(path)
     before = owners.sets.get(key)
     owners.sets[key] = set(wanted)
     if before != owners.sets[key] or differing or not owners.times.get(key):

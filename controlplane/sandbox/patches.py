@@ -24,7 +24,7 @@ _DIRECTIVE = "$patch"
 _MAX_OPERATIONS = 10_000
 
 
-def json_patch(kind: KindInfo, obj: Object, patch: Any) -> Object:
+def json_patch(kind: KindInfo, obj: Object, patch: Any) -> Any:
     """Apply RFC 6902 operations; Invalid when one of them doesn't apply (a failed `test` too)."""
     if not isinstance(patch, list):
         raise BadRequest("a JSON patch is a list of operations")
@@ -43,12 +43,12 @@ def json_patch(kind: KindInfo, obj: Object, patch: Any) -> Object:
         TypeError,
     ) as error:
         raise BadRequest(f"error decoding JSON patch: {error}") from error
-    return _object(result)
+    return result
 
 
-def merge_patch(obj: Object, patch: Any) -> Object:
+def merge_patch(obj: Object, patch: Any) -> Any:
     """Apply RFC 7396: null removes, objects merge, anything else replaces."""
-    return _object(_merge(obj, _object(patch)))
+    return _merge(obj, patch)
 
 
 def strategic_merge_patch(kind: KindInfo, obj: Object, patch: Any) -> Object:
@@ -113,7 +113,7 @@ def _strategic(type_name: str, target: Object, patch: Object) -> Object:
         if key.startswith(_ORDER) and name not in patch and known and name in known.fields:
             merge_key = known.fields[name].merge_key
             if merge_key is not None and name in target:
-                target[name] = _ordered(target[name], order, merge_key)
+                target[name] = _ordered(target[name], order, target[name], merge_key)
     return target
 
 
@@ -127,7 +127,7 @@ def _merge_list(field: schema.Field, old: list, patch: list, order: Any) -> list
     key = field.merge_key or ""
     if not key:
         result = [*old, *(item for item in patch if item not in old)]
-        return _ordered(result, order, key) if order else result
+        return _ordered(result, order or patch, old, key)
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [
             {k: clone(v) for k, v in item.items() if k != _DIRECTIVE}
@@ -147,16 +147,28 @@ def _merge_list(field: schema.Field, old: list, patch: list, order: Any) -> list
             result.append(_strategic(field.type, {}, item))
         else:
             result[at] = _strategic(field.type, result[at], item)
-    return _ordered(result, order, key) if order else result
+    return _ordered(result, order or patch, old, key)
 
 
-def _ordered(items: list, order: Any, key: str) -> list:
-    """Items named in $setElementOrder come in that order; the others keep their place after."""
+def _ordered(items: list, order: Any, before: list, key: str) -> list:
+    """The merged list in strategicpatch's order (`mergeSortedSlice`).
+
+    Items named in `order` (the patch, or $setElementOrder) keep its order; each other one goes
+    before the first of them that came after it in the list as it was.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item
 
-    wanted = [identity(item) for item in order if isinstance(order, list)]
-    named = [item for item in items if identity(item) in wanted]
-    named.sort(key=lambda item: wanted.index(identity(item)))
-    return named + [item for item in items if identity(item) not in wanted]
+    wanted = [identity(item) for item in order]
+    places = [identity(item) for item in before]
+    right = [item for item in items if identity(item) in wanted]
+    right.sort(key=lambda item: wanted.index(identity(item)))
+    left = [item for item in items if identity(item) not in wanted]
+    result = []
+    while left and right:
+        mine, theirs = identity(left[0]), identity(right[0])
+        known = mine in places and theirs in places
+        first = known and places.index(mine) < places.index(theirs)
+        result.append((left if first else right).pop(0))
+    return result + left + right

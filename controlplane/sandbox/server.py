@@ -6,17 +6,17 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import uvicorn
 
 from controlplane.sandbox.api.app import create_app
 from controlplane.sandbox.clock import Clock
-from controlplane.sandbox.components import Component
 from controlplane.sandbox.store import Store
 
 logger = logging.getLogger("sandbox")
+Component = Callable[[Store, Clock], Awaitable[None]]
 _RESTART_SECONDS = 1.0
 
 

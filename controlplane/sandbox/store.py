@@ -82,8 +82,8 @@ class Store:
         self._version = 1
         if journal is not None:
             self._load(journal)
-        self._history.begin(self._version)
         self._first_objects()
+        self._history.begin(self._version)
 
     @property
     def resource_version(self) -> int:

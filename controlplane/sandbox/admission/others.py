@@ -40,7 +40,8 @@ def validate_node(node: Object, old: Object | None) -> list[Cause]:
     causes: list[Cause] = []
     seen = set()
     for index, taint in enumerate(node["spec"].get("taints") or ()):
-        field = f"spec.taints[{index}]"
+        # the real server's name for it (ValidateNode)
+        field = f"metadata.taints[{index}]"
         if not taint.get("key"):
             causes.append(Cause.required(f"{field}.key"))
         if taint.get("effect") not in _EFFECTS:

@@ -89,10 +89,7 @@ class Api:
         method = "GET" if request.method == "HEAD" else request.method
         if target.name is None:
             return await self._collection(request, target, method)
-        watching = requests.flag(request.query_params, "watch")
         match method:
-            case "GET" if watching and target.subresource is None:
-                return await self._reader.watch(request, target)
             case "GET":
                 return await self._reader.get(request, target)
             case "PUT":

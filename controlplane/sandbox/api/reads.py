@@ -58,8 +58,6 @@ class Selection:
 def selection_of(target: Target, query: Mapping[str, str]) -> Selection:
     """The selectors of a query; BadRequest for what can't be read."""
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-    if target.name is not None:
-        fields = f"metadata.name={target.name}" + ("," + fields if fields else "")
     return Selection(
         target.kind,
         target.namespace,

@@ -21,7 +21,7 @@ from controlplane.sandbox.errors import (
     UnsupportedMediaType,
 )
 from controlplane.sandbox.kinds import EVENT, LEASE, NAMESPACE, NODE, POD, KindInfo
-from controlplane.sandbox.objects import Object, clone, meta, name_of
+from controlplane.sandbox.objects import Object, clone, meta, name_of, namespace_of
 from controlplane.sandbox.schema.decode import decode
 from controlplane.sandbox.store import Store
 
@@ -88,15 +88,18 @@ class Writer:
             new = patches.merge_patch(old, patch)
         else:
             new = patches.strategic_merge_patch(kind, old, patch)
-        if (meta(new).get("name"), meta(new).get("namespace")) != (
-            meta(old).get("name"),
-            meta(old).get("namespace"),
-        ):
+        try:
+            obj, warnings = _decoded(request, kind, new)
+        except BadRequest as error:
+            if "strict decoding" in error.message:
+                raise
+            # what a patch makes is invalid where what a client sends would be a bad request
+            raise Invalid(kind, name, [Cause.invalid("patch", "", error.message)]) from error
+        if (name_of(obj), namespace_of(obj)) != (name_of(old), namespace_of(old)):
             raise BadRequest(
-                f"the name of the object ({name_of(new)}) does not match the name on the URL "
+                f"the name of the object ({name_of(obj)}) does not match the name on the URL "
                 f"({name})"
             )
-        obj, warnings = _decoded(request, kind, new)
         return answer(self._write(request, target, obj), 200, warnings)
 
     def _write(self, request: Request, target: Target, obj: Object) -> Object:

@@ -19,7 +19,13 @@ ROOTS = (
     "V1ReplicaSet", "V1Job", "V1Lease", "V1PriorityClass", "V1Scale", "V1Eviction", "V1Binding",
     "V1DeleteOptions",
 )  # fmt: skip
-SCALARS = {"str": "string", "bytes": "string", "int": "integer", "float": "number", "bool": "boolean"}
+SCALARS = {
+    "str": "string",
+    "bytes": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+}
 # IntOrString fields have no type of their own in the client
 INT_OR_STRING = {"port", "targetPort", "maxSurge", "maxUnavailable", "minAvailable"}
 
