@@ -1,0 +1,131 @@
+"""Why: a closed set of codes, each with one sentence whose numbers are those that decided.
+
+`docs/reason-codes.md` lists them; a test holds that page and this table together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+Number = int | float | str
+
+
+class ReasonCode(StrEnum):
+    # a job's decision
+    GROWS = "grows"
+    SHRINKS_FOR_PRIORITY = "shrinks_for_priority"
+    SHRINKS_AFTER_FAULT = "shrinks_after_fault"
+    SHRINKS_TO_POLICY = "shrinks_to_policy"
+    GROWS_TO_MINIMUM = "grows_to_minimum"
+    ADMITTED = "admitted"
+    AT_MAXIMUM = "at_maximum"
+    NO_ROOM = "no_room"
+    STABILIZING = "stabilizing"
+    COOLING_DOWN = "cooling_down"
+    SNOOZED = "snoozed"
+    BUDGET_SPENT = "budget_spent"
+    GAIN_TOO_SMALL = "gain_too_small"
+    IN_FLIGHT = "in_flight"
+    REPAIRING = "repairing"
+    WAITS_FOR_MINIMUM = "waits_for_minimum"
+    WAITS_FOR_RELEASE = "waits_for_release"
+    RECLAIMS = "reclaims"
+    NOT_ELASTIC = "not_elastic"
+    POLICY_NOT_FOUND = "policy_not_found"
+    POLICY_INVALID = "policy_invalid"
+    FINISHED = "finished"
+    SNAPSHOT_INCOMPLETE = "snapshot_incomplete"
+    SNAPSHOT_STALE = "snapshot_stale"
+    # pending demand
+    FITS = "fits"
+    NO_CAPACITY = "no_capacity"
+    # a candidate that was weighed and lost
+    PRIORITY_NOT_LOWER = "priority_not_lower"
+    AT_MINIMUM = "at_minimum"
+    FREES_NOTHING_USEFUL = "frees_nothing_useful"
+    RESIZE_UNDER_WAY = "resize_under_way"
+    DOES_NOT_FIT = "does_not_fit"
+    # a command that may no longer be written
+    WORKLOAD_GONE = "workload_gone"
+    SIZE_CHANGED = "size_changed"
+    SUSPENSION_CHANGED = "suspension_changed"
+    NO_LONGER_FITS = "no_longer_fits"
+
+
+#: the sentence of each code; {names} are the reason's numbers
+SENTENCES: Mapping[ReasonCode, str] = {
+    ReasonCode.GROWS: "Grows from {from} to {to} replicas into idle accelerators.",
+    ReasonCode.SHRINKS_FOR_PRIORITY: "Shrinks from {from} to {to} replicas: {demand} of priority "
+    "{demand_priority} needs {accelerators} {resource} and this job has priority {priority}.",
+    ReasonCode.SHRINKS_AFTER_FAULT: "Shrinks from {from} to {to} replicas: only {running} have "
+    "run for {short_s} s, longer than fault_scale_down_timeout ({timeout_s} s).",
+    ReasonCode.SHRINKS_TO_POLICY: "Shrinks from {from} to {to} replicas: {from} is not a valid "
+    "size of policy {policy}.",
+    ReasonCode.GROWS_TO_MINIMUM: "Grows from {from} to its minimum of {to} replicas.",
+    ReasonCode.ADMITTED: "Starts with its minimum of {to} replicas.",
+    ReasonCode.AT_MAXIMUM: "Has its maximum of {to} replicas.",
+    ReasonCode.NO_ROOM: "Stays at {to} replicas: {next} replicas don't fit, {missing} more of "
+    "{pods} pods with {accelerators} {resource} each find no node.",
+    ReasonCode.STABILIZING: "Room to grow to {next} replicas has lasted {waited_s} s; it grows "
+    "once that is scaling_timeout ({timeout_s} s).",
+    ReasonCode.COOLING_DOWN: "Could grow to {next} replicas; the last resize was {since_s} s ago "
+    "and cooldown is {timeout_s} s.",
+    ReasonCode.SNOOZED: "Could grow to {next} replicas; it restarted {since_s} s ago and "
+    "scale_up_snooze is {timeout_s} s.",
+    ReasonCode.BUDGET_SPENT: "Could grow to {next} replicas; {resizes} resizes within the hour "
+    "have spent restart_budget ({budget}).",
+    ReasonCode.GAIN_TOO_SMALL: "Could grow to {next} replicas; the expected gain of {gain_percent} "
+    "% is below min_gain ({min_gain_percent} %).",
+    ReasonCode.IN_FLIGHT: "A resize from {from} to {to} replicas is under way.",
+    ReasonCode.REPAIRING: "{running} of {to} replicas run; the missing ones get their places back "
+    "before anything grows.",
+    ReasonCode.WAITS_FOR_MINIMUM: "Waits: its minimum of {min} replicas finds no room.",
+    ReasonCode.WAITS_FOR_RELEASE: "Waits for {pods} places that are being released.",
+    ReasonCode.RECLAIMS: "Waits for {pods} places that {donors} give back.",
+    ReasonCode.NOT_ELASTIC: "Names no elasticity policy; its size is left alone.",
+    ReasonCode.POLICY_NOT_FOUND: "Names the elasticity policy {policy}, which doesn't exist; "
+    "its size is left alone. Create the policy or correct the annotation.",
+    ReasonCode.POLICY_INVALID: "Its elasticity policy {policy} is invalid ({field} {problem}); "
+    "its size is left alone.",
+    ReasonCode.FINISHED: "Has finished.",
+    ReasonCode.SNAPSHOT_INCOMPLETE: "Nothing is decided: part of the cluster hasn't answered.",
+    ReasonCode.SNAPSHOT_STALE: "Nothing is decided: the last observation is {age_s} s old.",
+    ReasonCode.FITS: "Fits into free capacity; waits to be bound.",
+    ReasonCode.NO_CAPACITY: "{placed} of {pods} pods find room; {accelerators} {resource} are "
+    "missing, and no elastic job of lower priority can give enough.",
+    ReasonCode.PRIORITY_NOT_LOWER: "Has priority {priority}, not below {demand_priority}.",
+    ReasonCode.AT_MINIMUM: "Is at its minimum of {min} replicas.",
+    ReasonCode.FREES_NOTHING_USEFUL: "Shrinking it to {to} replicas would free nothing that "
+    "{demand} can use.",
+    ReasonCode.RESIZE_UNDER_WAY: "A resize to {to} replicas is under way.",
+    ReasonCode.DOES_NOT_FIT: "{to} replicas don't fit: {missing} pods find no node.",
+    ReasonCode.WORKLOAD_GONE: "{workload} has ended or is no longer there.",
+    ReasonCode.SIZE_CHANGED: "{workload} has {granted} replicas, not {from} as decided on.",
+    ReasonCode.SUSPENSION_CHANGED: "{workload} was suspended or resumed by somebody else.",
+    ReasonCode.NO_LONGER_FITS: "{to} replicas no longer fit: {missing} pods find no node.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A code, the sentence that it makes, and the numbers in it."""
+
+    code: ReasonCode
+    sentence: str
+    numbers: Mapping[str, Number]
+
+
+def because(code: ReasonCode, /, **numbers: Number) -> Reason:
+    """The reason with its sentence filled in; `from_` is written as {from}.
+
+    Raises KeyError if the sentence needs a number that is missing.
+    """
+    named = {key.rstrip("_"): _short(value) for key, value in numbers.items()}
+    return Reason(code, SENTENCES[code].format(**named), named)
+
+
+def _short(value: Number) -> Number:
+    """Seconds and percentages to one decimal: what a sentence can carry."""
+    return round(value, 1) if isinstance(value, float) else value
