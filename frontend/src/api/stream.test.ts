@@ -24,22 +24,24 @@ class FakeSource extends EventTarget {
     this.readyState = 2;
     this.onerror?.();
   }
-  sends(type: string, data: string) {
-    this.dispatchEvent(new MessageEvent(type, { data }));
+  sends(type: string, data: string, lastEventId = "") {
+    this.dispatchEvent(new MessageEvent(type, { data, lastEventId }));
   }
 }
 
 function makeStream() {
   const sources: FakeSource[] = [];
   const events: [string, unknown][] = [];
-  const stream = new LiveStream("/api/v1/stream", () => {
+  const addresses: string[] = [];
+  const stream = new LiveStream("/api/v1/stream", (address) => {
+    addresses.push(address);
     const source = new FakeSource();
     sources.push(source);
     return source as unknown as EventSource;
   });
   stream.listen((type, payload) => events.push([type, payload]));
   const latest = () => sources[sources.length - 1] as FakeSource;
-  return { stream, sources, events, latest };
+  return { stream, sources, addresses, events, latest };
 }
 
 beforeEach(() => {
@@ -87,7 +89,29 @@ describe("LiveStream", () => {
     expect(events).toEqual([]);
   });
 
-  it("opens anew after a refusal, later each time, and then asks for a refetch", () => {
+  it("names the last event in the address when it opens anew, so that the rest is replayed", () => {
+    const { stream, addresses, events, latest } = makeStream();
+    stream.start();
+    latest().opens();
+    latest().sends("job", "{}", "1700000000000-3");
+    latest().isRefused();
+    vi.advanceTimersByTime(1000);
+    latest().opens();
+    expect(addresses).toEqual(["/api/v1/stream", "/api/v1/stream?last_event_id=1700000000000-3"]);
+    expect(events).toEqual([["job", {}]]);
+  });
+
+  it("tells a server without a feed from a live one", () => {
+    const { stream, latest } = makeStream();
+    stream.start();
+    latest().opens();
+    latest().sends("hello", '{"live": false, "reason": "Redis can\'t be reached"}');
+    expect(stream.getStatus()).toMatchObject({ state: "silent", reason: "Redis can't be reached" });
+    latest().sends("status", '{"live": true, "reason": ""}');
+    expect(stream.getStatus()).toMatchObject({ state: "live", reason: "" });
+  });
+
+  it("opens anew after a refusal, later each time; without a place it asks for a refetch", () => {
     const { stream, sources, events, latest } = makeStream();
     stream.start();
     latest().opens();

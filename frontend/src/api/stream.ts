@@ -1,14 +1,17 @@
 /**
  * The tab's one EventSource. It reconnects by itself, says in which state it is, and hands every
- * event to its listeners. The browser resends Last-Event-ID after a dropped connection, so what
- * was missed is replayed; after a refused one (the browser gives up) a new EventSource is opened
- * and listeners are told to refetch, as they are on the server's own `reset`.
+ * event to its listeners. The browser resends Last-Event-ID after a dropped connection; after a
+ * refused one it gives up, and a new EventSource is opened that names the last id in its address.
+ * Either way the server replays what was missed, or says `reset`.
+ *
+ * `silent` is a connection to a server whose own feed is down: nothing will come until it is back.
  */
-export type StreamState = "idle" | "connecting" | "live" | "reconnecting";
+export type StreamState = "idle" | "connecting" | "live" | "silent" | "reconnecting";
 
 export const eventTypes = [
   "hello",
   "reset",
+  "status",
   "capacity",
   "cluster",
   "decision",
@@ -25,6 +28,8 @@ export interface StreamStatus {
   since: number;
   /** Reconnections tried since the stream was last live. */
   attempts: number;
+  /** Why the server's feed is silent; empty otherwise. */
+  reason: string;
 }
 
 export type StreamListener = (type: EventType, payload: unknown) => void;
@@ -37,8 +42,10 @@ export class LiveStream {
   private readonly open: (url: string) => EventSource;
   private source: EventSource | null = null;
   private retry: ReturnType<typeof setTimeout> | undefined;
-  private wasLive = false;
-  private status: StreamStatus = { state: "idle", since: Date.now(), attempts: 0 };
+  private wasOpen = false;
+  private reopened = false;
+  private lastId = "";
+  private status: StreamStatus = { state: "idle", since: Date.now(), attempts: 0, reason: "" };
   private readonly listeners = new Set<StreamListener>();
   private readonly watchers = new Set<() => void>();
 
@@ -59,7 +66,9 @@ export class LiveStream {
     this.retry = undefined;
     this.source?.close();
     this.source = null;
-    this.wasLive = false;
+    this.wasOpen = false;
+    this.reopened = false;
+    this.lastId = "";
     this.enter("idle");
   }
 
@@ -84,14 +93,14 @@ export class LiveStream {
   readonly getStatus = (): StreamStatus => this.status;
 
   private connect(): void {
-    const source = this.open(this.url);
+    const source = this.open(this.address());
     this.source = source;
     source.onopen = () => {
-      const missedSome = this.wasLive && this.status.attempts > 0 && this.reopened;
-      this.wasLive = true;
+      const lostPlace = this.reopened && this.wasOpen && !this.lastId;
+      this.wasOpen = true;
       this.reopened = false;
-      this.enter("live", 0);
-      if (missedSome) this.tell("reset", null);
+      this.enter("live");
+      if (lostPlace) this.tell("reset", null);
     };
     source.onerror = () => {
       if (source !== this.source) return;
@@ -104,7 +113,9 @@ export class LiveStream {
     }
   }
 
-  private reopened = false;
+  private address(): string {
+    return this.lastId ? `${this.url}?last_event_id=${encodeURIComponent(this.lastId)}` : this.url;
+  }
 
   private reopenLater(source: EventSource): void {
     source.close();
@@ -118,6 +129,7 @@ export class LiveStream {
   }
 
   private receive(type: EventType, event: MessageEvent<string>): void {
+    if (event.lastEventId) this.lastId = event.lastEventId;
     let payload: unknown;
     try {
       payload = event.data ? JSON.parse(event.data) : null;
@@ -126,16 +138,23 @@ export class LiveStream {
       console.warn(`stream: event ${type} is not JSON and was left out`);
       return;
     }
+    if (type === "hello" || type === "status") this.hearState(payload);
     this.tell(type, payload);
+  }
+
+  private hearState(payload: unknown): void {
+    const said = (payload ?? {}) as { live?: boolean; reason?: string };
+    if (said.live === false) this.enter("silent", 0, said.reason ?? "");
+    else if (this.status.state === "silent") this.enter("live");
   }
 
   private tell(type: EventType, payload: unknown): void {
     for (const listener of this.listeners) listener(type, payload);
   }
 
-  private enter(state: StreamState, attempts = 0): void {
+  private enter(state: StreamState, attempts = 0, reason = ""): void {
     const since = state === this.status.state ? this.status.since : Date.now();
-    this.status = { state, since, attempts };
+    this.status = { state, since, attempts, reason };
     for (const watcher of this.watchers) watcher();
   }
 }

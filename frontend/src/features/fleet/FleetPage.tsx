@@ -1,0 +1,48 @@
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useCluster } from "../shell/useCluster.ts";
+import { CapacityPanel } from "./CapacityPanel.tsx";
+import { DecisionFeed } from "./DecisionFeed.tsx";
+import css from "./Fleet.module.css";
+import { HoldersPanel } from "./HoldersPanel.tsx";
+import { NodesPanel } from "./NodesPanel.tsx";
+import { PendingPanel } from "./PendingPanel.tsx";
+
+/** The whole of one cluster: what there is, who holds it, what waits, and what was decided. */
+export function FleetPage() {
+  const { cluster } = useCluster();
+  const { range = "15m", resource: wanted } = useSearch({ from: "/" });
+  const navigate = useNavigate();
+  const resources = cluster?.capacity.map((one) => one.resource) ?? [];
+  const resource = wanted && resources.includes(wanted) ? wanted : largest(cluster?.capacity);
+  return (
+    <>
+      <h1 className={css.title}>Fleet</h1>
+      <div className={css.grid}>
+        <div className={css.column}>
+          <CapacityPanel />
+          <HoldersPanel
+            cluster={cluster?.name}
+            resource={resource}
+            resources={resources}
+            range={range}
+            onChange={(change) =>
+              void navigate({ to: "/", search: (before) => ({ ...before, ...change }) })
+            }
+          />
+          <NodesPanel cluster={cluster} />
+        </div>
+        <div className={css.side}>
+          <PendingPanel cluster={cluster?.name} />
+          <DecisionFeed cluster={cluster?.name} />
+        </div>
+      </div>
+    </>
+  );
+}
+
+/** The resource of which the cluster has most: what the chart opens with. */
+function largest(
+  capacity: readonly { resource: string; total: number | null }[] | undefined,
+): string | undefined {
+  return [...(capacity ?? [])].sort((a, b) => (b.total ?? 0) - (a.total ?? 0))[0]?.resource;
+}

@@ -1,0 +1,67 @@
+import { Skeleton } from "@mantine/core";
+import { Link, useParams } from "@tanstack/react-router";
+import { useEffect } from "react";
+import { noteCounts } from "../../api/counts.ts";
+import { useJob } from "../../api/queries.ts";
+import { BackIcon } from "../../components/icons.tsx";
+import { Failure } from "../../components/Panel.tsx";
+import { AttemptsPanel } from "./AttemptsPanel.tsx";
+import { CountsPanel } from "./CountsPanel.tsx";
+import css from "./Job.module.css";
+import { JobCharts } from "./JobCharts.tsx";
+import { JobDecisionsPanel } from "./JobDecisionsPanel.tsx";
+import { JobHeader } from "./JobHeader.tsx";
+import { RecoveriesPanel } from "./RecoveriesPanel.tsx";
+import { ReplicasPanel } from "./ReplicasPanel.tsx";
+import { TrainingPanel } from "./TrainingPanel.tsx";
+
+/** One training job: its size, how training goes, what interrupted it, and what was decided. */
+export function JobPage() {
+  const { jobId } = useParams({ from: "/jobs/$jobId" });
+  const query = useJob(jobId);
+  const job = query.data;
+
+  useEffect(() => {
+    if (job) noteCounts(job);
+  }, [job]);
+
+  return (
+    <>
+      <Link to="/jobs" className={css.back}>
+        <BackIcon /> Jobs
+      </Link>
+      {query.error ? <Failure query={query} kept={job !== undefined} /> : null}
+      {job ? (
+        <>
+          <JobHeader job={job} />
+          <div className={css.top}>
+            <CountsPanel job={job} query={query} />
+            <TrainingPanel job={job} query={query} />
+          </div>
+          <JobCharts job={job} />
+          <div className={css.lower}>
+            <div className={css.column}>
+              <RecoveriesPanel id={job.id} />
+              <ReplicasPanel job={job} />
+            </div>
+            <div className={css.column}>
+              <JobDecisionsPanel id={job.id} />
+              <AttemptsPanel id={job.id} />
+            </div>
+          </div>
+        </>
+      ) : query.error ? (
+        <h1 className={css.title}>Job</h1>
+      ) : (
+        <div aria-busy="true">
+          <h1 className={css.title}>Job</h1>
+          <div className={css.top}>
+            <Skeleton height={172} radius={3} />
+            <Skeleton height={172} radius={3} />
+          </div>
+          <Skeleton height={430} radius={3} mt={12} />
+        </div>
+      )}
+    </>
+  );
+}

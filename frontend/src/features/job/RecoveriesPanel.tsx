@@ -1,0 +1,63 @@
+import { useRecoveries } from "../../api/queries.ts";
+import type { Recovery } from "../../api/types.ts";
+import { duration, words } from "../../components/format.ts";
+import { Panel } from "../../components/Panel.tsx";
+import { StageBar, StageKey, StageList } from "../../components/StageBar/StageBar.tsx";
+import { downtime } from "../../components/StageBar/stages.ts";
+import { Num, Time } from "../../components/values.tsx";
+import css from "./Job.module.css";
+
+/** What interrupted training, and where the time went; bars of one scale. */
+export function RecoveriesPanel({ id }: { id: string }) {
+  const query = useRecoveries(id);
+  return (
+    <Panel
+      title="Recovery events"
+      query={query}
+      loadingHeight={140}
+      flush
+      actions={<StageKey />}
+      empty={(events) => (events.length === 0 ? "Training was never interrupted." : null)}
+    >
+      {(events) => {
+        const scale = Math.max(...events.map((event) => event.duration_s), 0.001);
+        return (
+          <ol className={css.events}>
+            {events.map((event) => (
+              <Event key={event.id} event={event} scale={scale} />
+            ))}
+          </ol>
+        );
+      }}
+    </Panel>
+  );
+}
+
+function Event({ event, scale }: { event: Recovery; scale: number }) {
+  return (
+    <li className={css.event}>
+      <div className={css.eventHead}>
+        <Time at={event.started_at} />
+        <b>{words(event.kind)}</b>
+        <span className={css.eventFacts}>{members(event)}</span>
+        <span className={css.downtime}>
+          down <Num value={downtime(event.stages, event.duration_s)} format={duration} />
+        </span>
+      </div>
+      <StageBar stages={event.stages} scale={scale} />
+      <StageList stages={event.stages} />
+      {event.detail ? <p className={css.eventFacts}>{event.detail}</p> : null}
+    </li>
+  );
+}
+
+/** Who left, who came, at which step: only what was reported. */
+function members(event: Recovery): string {
+  const parts = [
+    event.lost.length > 0 ? `lost ${event.lost.join(", ")}` : "",
+    event.joined.length > 0 ? `joined ${event.joined.join(", ")}` : "",
+    event.step === null ? "" : `at step ${event.step}`,
+    event.quorum_id === null ? "" : `quorum ${event.quorum_id}`,
+  ];
+  return parts.filter(Boolean).join(" · ");
+}
