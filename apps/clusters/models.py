@@ -28,6 +28,8 @@ class Cluster(models.Model):
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(auto_now_add=True)
     last_observed_at = models.DateTimeField(null=True, blank=True)
+    # When the snapshot was taken that the nodes' states (and so the capacity) come from.
+    accounted_at = models.DateTimeField(null=True, blank=True)
     last_error = models.TextField(blank=True)
     last_error_at = models.DateTimeField(null=True, blank=True)
     lease_holder = models.CharField(max_length=253, blank=True)

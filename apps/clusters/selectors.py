@@ -13,7 +13,7 @@ from apps.clusters.choices import CapacityState
 from apps.clusters.models import CapacitySample, Cluster, Node
 from apps.core import series
 
-# The watcher says "observed" at least every few seconds; silence for this long is not knowing.
+# The loop accounts for a cluster at least every few seconds; silence for this long is not knowing.
 STALE_AFTER = timedelta(seconds=30)
 
 States = dict[str, int]
@@ -42,8 +42,9 @@ def live_nodes(cluster: Cluster) -> QuerySet[Node]:
 
 
 def is_fresh(cluster: Cluster, now: datetime) -> bool:
-    observed = cluster.last_observed_at
-    return observed is not None and now - observed <= STALE_AFTER
+    """Whether the capacity in our rows may be shown as that of now."""
+    accounted = cluster.accounted_at
+    return accounted is not None and now - accounted <= STALE_AFTER
 
 
 def full_states(states: dict[str, int]) -> States:
@@ -110,7 +111,7 @@ def _now(
     holders: dict[str, int] | None,
 ) -> CapacityNow:
     fresh = is_fresh(cluster, now)
-    observed = cluster.last_observed_at
+    observed = cluster.accounted_at
     return {
         "resource": resource,
         "pool": pool,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import F, Q
 
 from apps.elasticity.choices import BatchPolicy, LearningRateRule
 from apps.priorities.models import object_name
+from controlplane.engine import policy as engine
+
+REQUIRED = ("min_replicas", "max_replicas")
 
 DURATIONS = (
     "graceful_shutdown_timeout",
@@ -96,3 +102,28 @@ class ElasticityPolicy(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """The engine's own validation. Raises ValidationError on the fields that are wrong."""
+        for name in ("replica_discrete_values", "schedule"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, list):
+                raise ValidationError({name: f"{value!r} is not a list."})
+        errors: dict[str, list[ValidationError]] = {}
+        for error in engine.validate(to_engine(self)):
+            if getattr(self, error.field, None) is None and error.field in REQUIRED:
+                continue  # "this field is required" is said already
+            said = f"{error.value!r} {error.message}."
+            errors.setdefault(error.field, []).append(ValidationError(said, "invalid"))
+        if errors:
+            raise ValidationError(errors)
+
+
+def to_engine(row: ElasticityPolicy) -> engine.ElasticityPolicy:
+    """The same policy as the engine's frozen dataclass."""
+    names = [field.name for field in dataclasses.fields(engine.ElasticityPolicy)]
+    values = {name: getattr(row, name) for name in names}
+    for name in ("replica_discrete_values", "schedule"):
+        if values[name] is not None:
+            values[name] = tuple(values[name])
+    return engine.ElasticityPolicy(**values)

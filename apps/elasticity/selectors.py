@@ -1,20 +1,9 @@
-"""Reads of elasticity policies, and the way to the engine's own type."""
+"""Reads of elasticity policies."""
 
 from __future__ import annotations
 
-import dataclasses
-
-from apps.elasticity.models import ElasticityPolicy
+from apps.elasticity.models import ElasticityPolicy, to_engine
 from controlplane.engine import policy as engine
-
-
-def to_engine(row: ElasticityPolicy) -> engine.ElasticityPolicy:
-    """The same policy as the engine's frozen dataclass."""
-    known = {field.name for field in dataclasses.fields(engine.ElasticityPolicy)}
-    values = {name: getattr(row, name) for name in known if hasattr(row, name)}
-    if values.get("replica_discrete_values") is not None:
-        values["replica_discrete_values"] = tuple(values["replica_discrete_values"])
-    return engine.ElasticityPolicy(**values)
 
 
 def policies() -> dict[str, engine.ElasticityPolicy]:

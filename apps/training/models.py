@@ -160,7 +160,8 @@ class RecoveryEvent(models.Model):
 
     `stages` is [{stage, start_s, duration_s}] in order, `start_s` from `started_at`; `duration_s`
     is the downtime (null: not measured). A planned resize that took effect is kept here too
-    (`scale_up`, `scale_down`). `lost` and `joined` name replicas. (attempt, sequence) makes it idempotent.
+    (`scale_up`, `scale_down`). `lost` and `joined` name replicas. (attempt, sequence) makes it
+    idempotent.
     """
 
     job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="recoveries")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apps.training.choices import ReplicaPhase
+from controlplane.engine.placement import is_accelerator
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
 from controlplane.engine.types import PodPhase, WorkloadKey
 
@@ -145,9 +146,9 @@ def phase_of(pod: Pod) -> ReplicaPhase:
 def accelerator_of(workload: Workload) -> tuple[str, int]:
     """(extended resource, accelerators a replica); ("", 0) for a job that asks for none.
 
-    Extended resources are those with a domain; the most asked for names the job.
+    The one that it asks most of names the job.
     """
-    asked = {name: n for name, n in workload.shape.requests.items() if "/" in name and n > 0}
+    asked = {name: n for name, n in workload.shape.requests.items() if is_accelerator(name) and n}
     if not asked:
         return "", 0
     name = min(asked, key=lambda resource: (-asked[resource], resource))

@@ -39,14 +39,16 @@ class CapacityNowSerializer(serializers.Serializer):
 class ClusterSerializer(serializers.ModelSerializer):
     node_count = serializers.IntegerField()
     age_s = serializers.SerializerMethodField(help_text="Since the last complete observation.")
-    stale = serializers.SerializerMethodField(help_text="Too old to be shown as now.")
+    stale = serializers.SerializerMethodField(
+        help_text="Capacity is too old to be shown as that of now: it is null."
+    )
     capacity = serializers.SerializerMethodField()
 
     class Meta:
         model = Cluster
         fields = [
-            "name", "sandbox", "enabled", "created_at", "last_observed_at", "age_s", "stale",
-            "last_error", "last_error_at", "node_count", "capacity",
+            "name", "sandbox", "enabled", "created_at", "last_observed_at", "age_s",
+            "accounted_at", "stale", "last_error", "last_error_at", "node_count", "capacity",
         ]  # fmt: skip
         read_only_fields = fields
 

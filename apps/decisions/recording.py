@@ -1,0 +1,230 @@
+"""How a plan becomes rows: which of its decisions are news, and what they change. Called by
+`actions.record_plan` inside its transaction, with the cluster's row locked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import OuterRef, Subquery
+
+from apps.clusters.models import Cluster
+from apps.core import events
+from apps.decisions.choices import LIVE_STATES, CommandState
+from apps.decisions.events import command_event, decision_event
+from apps.decisions.models import Command, Decision, Plan
+from apps.training.events import job_event
+from apps.training.models import TrainingJob
+from controlplane import engine as engine_package
+from controlplane.engine import decisions as engine
+from controlplane.engine.commands import Command as EngineCommand
+from controlplane.engine.reasons import Reason
+from controlplane.engine.types import WorkloadKey
+
+log = logging.getLogger(__name__)
+
+
+class Recording:
+    """One plan being recorded. `now` is the moment of recording."""
+
+    def __init__(self, cluster: Cluster, plan: engine.Plan, *, now: datetime) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.now = now
+        self.jobs = {key_of(job): job for job in jobs_with_last_decision(cluster)}
+        self.live = {
+            command.job_id: command
+            for command in Command.objects.select_for_update().filter(
+                job__cluster=cluster, state__in=sorted(LIVE_STATES)
+            )
+        }
+        self.commands = self._commands()
+
+    def write(
+        self,
+        *,
+        epoch: int,
+        inputs: Mapping[str, Any] | None,
+        snapshot_at: datetime | None,
+        duration_ms: float | None,
+    ) -> list[Command]:
+        pending = [pending_to_json(demand) for demand in self.plan.pending]
+        news = [decision for decision in self.plan.decisions if self._is_news(decision)]
+        self._move_jobs()
+        last = self.cluster.plans.defer("inputs").order_by("-number").first()
+        if not news and last is not None and same_demand(last.pending, pending):
+            Plan.objects.filter(pk=last.pk).update(
+                last_seen_at=max(self.now, last.planned_at), pending=pending, lease_epoch=epoch
+            )
+            return []
+        row = Plan.objects.create(
+            cluster=self.cluster,
+            number=last.number + 1 if last else 1,
+            digest=self.plan.digest,
+            engine_version=getattr(engine_package, "VERSION", "1"),
+            snapshot_at=snapshot_at,
+            planned_at=self.now,
+            last_seen_at=self.now,
+            duration_ms=duration_ms,
+            lease_epoch=epoch,
+            inputs=dict(inputs) if inputs is not None and self.commands else None,
+            pending=pending,
+        )
+        decisions = Decision.objects.bulk_create([self._decision(row, made) for made in news])
+        return self._issue(decisions, epoch)
+
+    # -- what is news --------------------------------------------------------------------------
+
+    def _commands(self) -> dict[WorkloadKey, EngineCommand]:
+        """The plan's commands that may be issued: never a second one under way for a job."""
+        found = {}
+        for command in self.plan.commands:
+            job = self.jobs.get(command.workload)
+            live = self.live.get(job.pk) if job else None
+            if job is None:
+                log.warning("no job for the command on %s: it is planned again", command.workload)
+            elif live is not None and live.state != CommandState.PENDING:
+                log.warning("%s has a command under way (%s)", command.workload, live.pk)
+            else:
+                found[command.workload] = command
+        return found
+
+    def _is_news(self, decision: engine.Decision) -> bool:
+        job = self.jobs.get(decision.workload)
+        if job is None:
+            return False
+        if decision.workload in self.commands:
+            return True
+        before = (job.last_current, job.last_desired, job.last_code)
+        return before != (decision.current, decision.desired, str(decision.reason.code))
+
+    def _move_jobs(self) -> None:
+        """What a decision says of its job: the planned size, and since when it waits."""
+        moved = []
+        for decision in self.plan.decisions:
+            job = self.jobs.get(decision.workload)
+            if job is None or job.finished:
+                continue
+            values = {
+                "desired": decision.desired,
+                "growth_wanted_since": moment(decision.growth_wanted_since),
+                "short_since": moment(decision.short_since),
+            }
+            changed = [name for name, value in values.items() if getattr(job, name) != value]
+            if not changed:
+                continue
+            for name in changed:
+                setattr(job, name, values[name])
+            job.save(update_fields=changed)
+            if "desired" in changed:
+                moved.append(job_event(job))
+        events.publish_many(moved)
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _decision(self, row: Plan, made: engine.Decision) -> Decision:
+        return Decision(
+            plan=row,
+            job=self.jobs[made.workload],
+            at=self.now,
+            current=made.current,
+            desired=made.desired,
+            reason_code=str(made.reason.code),
+            sentence=made.reason.sentence,
+            numbers=dict(made.reason.numbers),
+            rejected=[
+                {"candidate": lost.candidate, **reason_to_json(lost.reason)}
+                for lost in made.rejected
+            ],
+        )
+
+    def _issue(self, decisions: list[Decision], epoch: int) -> list[Command]:
+        """Rows for the plan's commands; one that hadn't begun gives way to a newer."""
+        issued = []
+        for decision in decisions:
+            command = self.commands.get(key_of(decision.job))
+            if command is not None:
+                self._supersede(self.live.get(decision.job_id))
+                issued.append(self._command(decision, command, epoch))
+        events.publish_many([decision_event(decision) for decision in decisions])
+        events.publish_many([command_event(command) for command in issued])
+        return issued
+
+    def _supersede(self, older: Command | None) -> None:
+        if older is None:
+            return
+        older.state = CommandState.SUPERSEDED
+        older.finished_at = self.now
+        older.result_code = "superseded"
+        older.result_sentence = "A newer plan wants another size; this one hadn't begun."
+        older.save(update_fields=["state", "finished_at", "result_code", "result_sentence"])
+        events.publish_many([command_event(older)])
+
+    def _command(self, decision: Decision, made: EngineCommand, epoch: int) -> Command:
+        return Command.objects.create(
+            decision=decision,
+            job=decision.job,
+            kind=str(made.kind),
+            from_replicas=made.from_replicas,
+            to_replicas=made.to_replicas,
+            victims=list(made.victims),
+            epoch=epoch,
+            precondition=made.precondition,
+            created_at=self.now,
+        )
+
+
+def jobs_with_last_decision(cluster: Cluster) -> list[TrainingJob]:
+    """Live jobs, each with the size and reason of its newest decision (None before the first)."""
+    newest = Decision.objects.filter(job=OuterRef("pk")).order_by("-at", "-id")
+    return list(
+        TrainingJob.objects.filter(cluster=cluster, finished_at=None)
+        .select_related("cluster", "policy")
+        .annotate(
+            last_current=Subquery(newest.values("current")[:1]),
+            last_desired=Subquery(newest.values("desired")[:1]),
+            last_code=Subquery(newest.values("reason_code")[:1]),
+        )
+    )
+
+
+def key_of(job: TrainingJob) -> WorkloadKey:
+    return WorkloadKey(job.kind, job.namespace, job.name)
+
+
+def moment(seconds: float | None) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+
+
+def reason_to_json(reason: Reason) -> dict[str, Any]:
+    return {
+        "code": str(reason.code),
+        "sentence": reason.sentence,
+        "numbers": dict(reason.numbers),
+    }
+
+
+def pending_to_json(demand: engine.PendingDemand) -> dict[str, Any]:
+    since = moment(demand.since)
+    return {
+        "workload": str(demand.workload_or_pod),
+        "priority": demand.priority,
+        "pods": demand.pods,
+        "requests": dict(demand.requests),
+        "since": since.isoformat() if since else None,
+        "reason": reason_to_json(demand.reason) if demand.reason else None,
+    }
+
+
+def same_demand(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
+    """Whether the same demand waits for the same reason; numbers in it may have moved."""
+
+    def identity(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return [
+            (row["workload"], row["priority"], row["pods"], (row["reason"] or {}).get("code"))
+            for row in rows
+        ]
+
+    return identity(before) == identity(after)
