@@ -23,6 +23,7 @@ from apps.decisions import actions
 from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
 from controlplane import wiring
+from controlplane.cluster import names
 from controlplane.cluster.interface import (
     Cluster,
     ClusterError,
@@ -65,6 +66,7 @@ class Result(StrEnum):
     WORKLOAD_GONE = "workload_gone"
     HIGHER_EPOCH = "higher_epoch"
     NOT_ELASTIC = "not_elastic"
+    NOT_MANAGED = "not_managed"
     MALFORMED = "malformed"
     NO_SNAPSHOT = "no_snapshot"
     CLUSTER_REFUSED = "cluster_refused"
@@ -99,6 +101,14 @@ def carry_out(
 
 
 def _record(row: CommandRow, verdict: Verdict) -> None:
+    """Keep what came of it. Another worker may have got there first: then its word stands."""
+    try:
+        _move(row, verdict)
+    except actions.IllegalTransition as error:
+        log.warning("%s", error)
+
+
+def _move(row: CommandRow, verdict: Verdict) -> None:
     if verdict.state is CommandState.APPLIED:
         actions.mark_applied(row.pk, epoch=row.epoch, code=verdict.code, sentence=verdict.sentence)
     elif verdict.state is not None:
@@ -176,6 +186,9 @@ def revalidate(
         return Verdict(None, Result.NO_SNAPSHOT, "no snapshot of the cluster is at hand.")
     snapshot = snapshot_from_json(observation.snapshot)
     workload = kind.observe(manifest, _priorities(snapshot))
+    if not workload.managed:
+        sentence = f"{key} is no longer managed: its label {names.MANAGED} was taken away."
+        return Verdict(CommandState.REFUSED, Result.NOT_MANAGED, sentence)
     command = engine_command(row, key, workload.resource_version)
     reason = still_valid(command, _with_workload(snapshot, workload), now)
     if reason is None:

@@ -143,8 +143,12 @@ def verify(cluster: Cluster, observed: ClusterSnapshot, now: float) -> None:
         report = gather.reports_of(jobs, now).get(gather.key_of(row.job))
         found = check(written_of(row), observed, report, now)
         state = _VERDICTS.get(found.outcome)
-        if state is not None:
+        if state is None:
+            continue
+        try:
             decision_actions.finish_command(row.pk, state, found.code, found.sentence)
+        except decision_actions.IllegalTransition as error:  # it ended otherwise meanwhile
+            log.warning("%s", error)
 
 
 def written_of(row: CommandRow) -> Written:
