@@ -7,24 +7,32 @@ a line in the log if it raises.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 
-from controlplane.sandbox import namespaces
+from controlplane.sandbox import namespaces, scheduler
 from controlplane.sandbox.clock import Clock
+from controlplane.sandbox.controllers import deployment, garbage, job, nodes, replicaset
+from controlplane.sandbox.emulator import Settings, fleet, kubelet
 from controlplane.sandbox.store import Store
 
 Component = Callable[[Store, Clock], Awaitable[None]]
 
-COMPONENTS: list[tuple[str, Component]] = [
-    ("namespaces", namespaces.run),
-]
 
-# what `--nodes NAME` creates; each leaves what exists alone
-POPULATIONS: dict[str, Callable[[Store], None]] = {}
+def components(folder: Path) -> list[tuple[str, Component]]:
+    """All of them; the node emulator keeps the containers' logs below `folder`."""
+    return [
+        ("namespaces", namespaces.run),
+        ("garbage", garbage.run),
+        ("nodes", nodes.run),
+        ("job", job.run),
+        ("deployment", deployment.run),
+        ("replicaset", replicaset.run),
+        ("scheduler", scheduler.run),
+        ("emulator", partial(kubelet.run, settings=Settings(folder=folder))),
+    ]
 
 
 def populate(store: Store, name: str) -> None:
-    """Create the nodes of a named cluster; ValueError names those that there are."""
-    if name not in POPULATIONS:
-        known = ", ".join(sorted(POPULATIONS)) or "none yet"
-        raise ValueError(f"--nodes {name!r} is not a cluster I know: choose one of {known}")
-    POPULATIONS[name](store)
+    """Create the nodes of a fleet that aren't there yet; ValueError says how to name one."""
+    fleet.populate(store, fleet.parse(name))

@@ -1,0 +1,1 @@
+"""The controllers of the sandbox cluster: jobs, deployments, nodes, garbage collection."""
