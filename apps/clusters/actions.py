@@ -21,7 +21,7 @@ from controlplane.engine.snapshot import ClusterSnapshot
 from controlplane.engine.snapshot import Node as ObservedNode
 
 # An unchanged capacity is sampled again after this long: a gap in the series means unknown.
-SAMPLE_EVERY = timedelta(seconds=15)
+SAMPLE_EVERY = timedelta(seconds=5)
 NODE_FIELDS = ("pool", "ready", "unschedulable", "taints", "capacity", "states")
 
 FIELDS = ("name", "kubeconfig_path", "context", "in_cluster", "sandbox", "enabled")

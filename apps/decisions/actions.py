@@ -61,7 +61,7 @@ def record_plan(
                 f"A plan of epoch {epoch} for {cluster.name} was dropped: the lease is at epoch "
                 f"{locked.lease_epoch}."
             )
-        recording = Recording(locked, plan, now=timezone.now())
+        recording = Recording(locked, plan)
         return recording.write(
             epoch=epoch, inputs=inputs, snapshot_at=snapshot_at, duration_ms=duration_ms
         )

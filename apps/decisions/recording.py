@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 
 
 class Recording:
-    """One plan being recorded. `now` is the moment of recording."""
+    """One plan being recorded, at the moment that it was made for."""
 
-    def __init__(self, cluster: Cluster, plan: engine.Plan, *, now: datetime) -> None:
+    def __init__(self, cluster: Cluster, plan: engine.Plan) -> None:
         self.cluster = cluster
         self.plan = plan
-        self.now = now
+        self.now = datetime.fromtimestamp(plan.now, UTC)
         self.jobs = {key_of(job): job for job in jobs_with_last_decision(cluster)}
         self.live = {
             command.job_id: command
