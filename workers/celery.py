@@ -25,6 +25,7 @@ VISIBILITY_TIMEOUT_S = 60
 SOFT_LIMIT_S = 20
 HARD_LIMIT_S = 30
 TICK_S = 5.0
+SECRETS_S = 30.0
 PRUNE_S = 300.0
 
 app = Celery("concertina")
@@ -60,6 +61,11 @@ app.conf.update(
     beat_max_loop_interval=1,
     beat_schedule={
         "tick": {"task": "workers.tick", "schedule": TICK_S, "options": {"expires": TICK_S}},
+        "secrets": {
+            "task": "workers.check_secrets",
+            "schedule": SECRETS_S,
+            "options": {"expires": SECRETS_S},
+        },
         "prune": {"task": "workers.prune", "schedule": PRUNE_S, "options": {"expires": PRUNE_S}},
     },
     # redbeat: one beat at a time sends, whoever holds the lock (unprefixed names)

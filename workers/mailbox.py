@@ -10,6 +10,7 @@ seconds, and the database holds the commands.
 | concertina:queued:<id> | a reconcile is queued: don't queue another |
 | concertina:wanted:<id> | something changed since the last reconcile began |
 | concertina:lock:<name> | something runs that should run once: a cluster's reconcile, a Secret |
+| concertina:once:<name> | something was asked for a moment ago: don't ask again |
 | concertina:next_wake:<id> | when the last plan wants to be made again (unix seconds) |
 | concertina:wake (channel) | cluster ids whose watcher should look at next_wake, or wake now |
 """
@@ -129,6 +130,11 @@ def take_wanted(cluster_id: str) -> bool:
 
 def is_wanted(cluster_id: str) -> bool:
     return bool(client().exists(f"concertina:wanted:{cluster_id}"))
+
+
+def once_in(name: str, seconds: int) -> bool:
+    """Whether this is the first time in so many seconds: spares repeated requests."""
+    return bool(client().set(f"concertina:once:{name}", 1, nx=True, ex=seconds))
 
 
 @contextmanager

@@ -13,14 +13,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from django.db import transaction
+from django.db.models import Max
 
 from apps.clusters import actions as cluster_actions
-from apps.clusters.models import Cluster
+from apps.clusters.models import CapacitySample, Cluster
 from apps.decisions import actions as decision_actions
 from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
 from apps.priorities import actions as priority_actions
 from apps.training import actions as training_actions
+from apps.training.models import TrainingJob
 from controlplane import wiring
 from controlplane.engine.plan import Plan, plan
 from controlplane.engine.policy import PolicySet
@@ -34,6 +36,10 @@ log = logging.getLogger(__name__)
 #: a snapshot that is older than this is no ground for a decision (its watcher republishes at
 #: least every REFRESH_S = 2 s)
 STALE_S = 10.0
+#: capacity is sampled at most this often
+SAMPLE_S = 1.0
+#: a job's missing Secret is asked for again after this long
+SECRET_RETRY_S = 5
 #: how long a growth may take when the job's policy is gone
 GROWTH_TIMEOUT_S = 300.0
 #: pods get this much longer than the trainer's own grace to leave
@@ -102,11 +108,27 @@ def reconcile_once(
     policies = gather.load_policies()
     made = plan(snapshot, policies, now)
     duration_ms = (time.monotonic() - began) * 1000
-    commands = record(cluster, made, snapshot, policies, observation.epoch, duration_ms)
+    sample_at = next_sample_at(cluster)
+    commands = record(
+        cluster,
+        made,
+        snapshot,
+        policies,
+        epoch=observation.epoch,
+        duration_ms=duration_ms,
+        sample=snapshot.taken_at >= sample_at,
+    )
     if commands is None:
         return Reconciled(skipped=Skipped.OLD_EPOCH)
-    mailbox.set_next_wake(cluster_id, made.next_wake)
+    due = [made.next_wake] if snapshot.taken_at >= sample_at else [made.next_wake, sample_at]
+    mailbox.set_next_wake(cluster_id, min((at for at in due if at is not None), default=None))
     return Reconciled(plan=made, commands=commands)
+
+
+def next_sample_at(cluster: Cluster) -> float:
+    """When the next capacity sample may be taken: a burst of events is not a burst of samples."""
+    last = CapacitySample.objects.filter(cluster=cluster).aggregate(at=Max("at"))["at"]
+    return last.timestamp() + SAMPLE_S if last is not None else 0.0
 
 
 def why_not(
@@ -131,6 +153,15 @@ def project(cluster: Cluster, observed: ClusterSnapshot, observation: mailbox.Ob
     at = datetime.fromtimestamp(observed.taken_at, UTC)
     priority_actions.sync_observed(observation.priority_classes)
     training_actions.sync_jobs(cluster, observed, problems=observation.problems, at=at)
+    for job_id in jobs_without_token(cluster):
+        if mailbox.once_in(f"secret:{job_id}", SECRET_RETRY_S):
+            queue_secret(job_id)
+
+
+def jobs_without_token(cluster: Cluster) -> list[str]:
+    """Live jobs that no token was ever issued for: their pods wait for the Secret with it."""
+    rows = TrainingJob.objects.filter(cluster=cluster, finished_at=None, tokens=None)
+    return [str(pk) for pk in rows.values_list("pk", flat=True)]
 
 
 def verify(cluster: Cluster, observed: ClusterSnapshot, now: float) -> None:
@@ -175,8 +206,10 @@ def record(
     made: Plan,
     snapshot: ClusterSnapshot,
     policies: PolicySet,
+    *,
     epoch: int,
     duration_ms: float,
+    sample: bool,
 ) -> tuple[str, ...] | None:
     """One transaction: the plan, its decisions and commands, and what the charts show.
 
@@ -195,13 +228,20 @@ def record(
                 duration_ms=duration_ms,
             )
             cluster_actions.sync_nodes(cluster, snapshot, made.accounting, at)
-            cluster_actions.record_capacity(cluster, made.accounting, at)
+            if sample:
+                cluster_actions.record_capacity(cluster, made.accounting, at)
             ids = tuple(str(command.pk) for command in commands)
             transaction.on_commit(lambda: queue_commands(ids))
     except decision_actions.StaleEpoch as error:
         log.warning("%s", error)
         return None
     return ids
+
+
+def queue_secret(job_id: str) -> None:
+    from workers.tasks.upkeep import ensure_job_secret
+
+    ensure_job_secret.delay(job_id)
 
 
 def queue_commands(ids: tuple[str, ...]) -> None:

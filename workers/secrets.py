@@ -12,7 +12,6 @@ import logging
 
 from django.conf import settings
 
-from apps.accounts import tokens
 from apps.training import actions
 from apps.training.models import TrainingJob
 from controlplane import wiring
@@ -59,10 +58,7 @@ def is_current(cluster: Cluster, job: TrainingJob) -> bool:
         token = base64.b64decode(encoded, validate=True).decode()
     except ValueError:
         return False
-    if notes.get(JOB_ID) != str(job.pk):
-        return False
-    good = job.tokens.filter(digest=tokens.digest(token), revoked_at=None)
-    return bool(token) and good.exists()
+    return notes.get(JOB_ID) == str(job.pk) and actions.is_job_token(job, token)
 
 
 def secret_manifest(job: TrainingJob, token: str) -> Manifest:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from apps.clusters.models import Cluster
+from django.db.models import QuerySet
+
+from apps.clusters.models import CapacitySample, Cluster
 from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
+from apps.decisions.models import Plan
+from apps.training.models import ThroughputSample
 from workers import mailbox
 
 log = logging.getLogger(__name__)
@@ -15,6 +20,12 @@ log = logging.getLogger(__name__)
 #: a command that nobody has moved for this long has lost its worker (its task is given again too,
 #: but only after the broker's visibility time-out)
 ABANDONED = timedelta(seconds=8)
+
+KEEP_SAMPLES = timedelta(days=7)
+#: plans without commands are only of interest while somebody may ask why nothing happened
+KEEP_PLANS = timedelta(days=2)
+KEEP_DECIDED = timedelta(days=90)
+STEP = 500
 
 
 def tick(now: datetime | None = None) -> None:
@@ -27,6 +38,35 @@ def tick(now: datetime | None = None) -> None:
     for command_id in abandoned(now or datetime.now(UTC)):
         log.warning("command %s has lost its worker: queued again", command_id)
         carry_out.delay(command_id)
+
+
+def prune(now: datetime | None = None) -> dict[str, int]:
+    """Delete what is too old to be shown; how many rows of each went.
+
+    In small steps: one long delete would hold SQLite's only write lock.
+    """
+    at = now or datetime.now(UTC)
+    with_commands = CommandRow.objects.values("decision__plan_id")
+    old = {
+        "capacity": CapacitySample.objects.filter(at__lt=at - KEEP_SAMPLES),
+        "throughput": ThroughputSample.objects.filter(at__lt=at - KEEP_SAMPLES),
+        "plans": Plan.objects.filter(last_seen_at__lt=at - KEEP_PLANS).exclude(
+            pk__in=with_commands
+        ),
+        "decided": Plan.objects.filter(last_seen_at__lt=at - KEEP_DECIDED),
+    }
+    return {name: _delete(rows) for name, rows in old.items()}
+
+
+def _delete(rows: QuerySet[Any]) -> int:
+    """Delete the rows of a query, some at a time."""
+    gone = 0
+    while True:
+        keys = list(rows.order_by("pk").values_list("pk", flat=True)[:STEP])
+        if not keys:
+            return gone
+        rows.model.objects.filter(pk__in=keys).delete()
+        gone += len(keys)
 
 
 def abandoned(now: datetime) -> list[str]:

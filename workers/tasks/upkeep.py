@@ -19,3 +19,11 @@ def ensure_job_secret(job_id: str) -> None:
     from workers.secrets import ensure_job_secret as run
 
     run(job_id)
+
+
+@app.task(name="workers.check_secrets", ignore_result=True)
+def check_secrets() -> None:
+    """Write the Secrets that were lost on their clusters."""
+    from workers.secrets import ensure_all
+
+    ensure_all()
