@@ -82,7 +82,7 @@ class Runner:
                 if status != 0:
                     break
         if status != 0 and self._stopping:
-            raise Problem(f"The step \"{step.title}\" was stopped.")
+            raise Problem(f'The step "{step.title}" was stopped.')
         progress.finish(step.title, failed=status != 0)
         if status != 0:
             raise Problem(explain(step, log, status, time.monotonic() - begun))
