@@ -85,7 +85,7 @@ class Recording:
             live = self.live.get(job.pk) if job else None
             if job is None:
                 log.warning("no job for the command on %s: it is planned again", command.workload)
-            elif live is not None and live.state != CommandState.PENDING:
+            elif live is not None and not gives_way(live, command):
                 log.warning("%s has a command under way (%s)", command.workload, live.pk)
             else:
                 found[command.workload] = command
@@ -158,7 +158,7 @@ class Recording:
         older.state = CommandState.SUPERSEDED
         older.finished_at = self.now
         older.result_code = "superseded"
-        older.result_sentence = "A newer plan wants another size; this one hadn't begun."
+        older.result_sentence = "A newer plan wants another size."
         older.save(update_fields=["state", "finished_at", "result_code", "result_sentence"])
         events.publish_many([command_event(older)])
 
@@ -174,6 +174,15 @@ class Recording:
             precondition=made.precondition,
             created_at=self.now,
         )
+
+
+def gives_way(live: Command, newer: EngineCommand) -> bool:
+    """Whether a command may end for a newer one: it hasn't begun, or it is a growth that was
+    written and a reclaim turns it round (a reclaim never waits)."""
+    if live.state == CommandState.PENDING:
+        return True
+    grows = live.to_replicas > live.from_replicas
+    return live.state == CommandState.APPLIED and grows and newer.to_replicas < live.to_replicas
 
 
 def jobs_with_last_decision(cluster: Cluster) -> list[TrainingJob]:
