@@ -10,7 +10,7 @@ from django.db import transaction
 
 from apps.accounts.models import User
 from apps.core import audit
-from apps.priorities.choices import HIGHEST_USER_PRIORITY, PreemptionPolicy, PrioritySource
+from apps.priorities.choices import PreemptionPolicy, PrioritySource
 from apps.priorities.models import PriorityClass
 
 FIELDS = ("name", "value", "preemption_policy", "description")
@@ -26,7 +26,7 @@ FROM_KUBERNETES = {
 def create(values: Mapping[str, Any], *, actor: User | None) -> PriorityClass:
     """A new class of our own record. Raises ValidationError that names the field."""
     row = PriorityClass(**values, source=PrioritySource.RECORD)
-    check(row)
+    row.full_clean()
     row.save()
     audit.record("create", row, actor=actor, after=audit.values(row, FIELDS), object_name=row.name)
     return row
@@ -40,7 +40,7 @@ def change(row: PriorityClass, values: Mapping[str, Any], *, actor: User | None)
     before = audit.values(row, FIELDS)
     for field, value in values.items():
         setattr(row, field, value)
-    check(row)
+    row.full_clean()
     after = audit.values(row, FIELDS)
     if after != before:
         row.save()
@@ -113,18 +113,6 @@ def _take_over(name: str, values: dict[str, Any]) -> None:
         after=audit.values(row, FIELDS),
         object_name=name,
     )
-
-
-def check(row: PriorityClass) -> None:
-    """Raises ValidationError on the fields that are wrong."""
-    if row.value is not None and row.value > HIGHEST_USER_PRIORITY:
-        raise ValidationError(
-            {
-                "value": f"{row.value} is above {HIGHEST_USER_PRIORITY}, which Kubernetes keeps "
-                "for its own classes. Use a smaller value."
-            }
-        )
-    row.full_clean()
 
 
 def refuse_foreign(row: PriorityClass) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 
 from apps.priorities.choices import (
     HIGHEST_PRIORITY,
+    HIGHEST_USER_PRIORITY,
     LOWEST_PRIORITY,
     PreemptionPolicy,
     PrioritySource,
@@ -52,3 +54,14 @@ class PriorityClass(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.value})"
+
+    def clean(self) -> None:
+        """One of our own record stays within Kubernetes' user range; the system's go beyond."""
+        own = self.source == PrioritySource.RECORD
+        if own and self.value is not None and self.value > HIGHEST_USER_PRIORITY:
+            raise ValidationError(
+                {
+                    "value": f"{self.value} is above {HIGHEST_USER_PRIORITY}, which Kubernetes "
+                    "keeps for its own classes. Use a smaller value."
+                }
+            )
