@@ -36,6 +36,7 @@ class Child:
         self.log = RotatingLog(logs / f"{spec.name}.log")
         self.echo = echo
         self.healthy = asyncio.Event()
+        self.settled = asyncio.Event()  # healthy once, or given up
         self.started_at = 0.0
         self.process: asyncio.subprocess.Process | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -97,6 +98,7 @@ class Child:
         while self.running and time.monotonic() < deadline:
             if await self.spec.ready.passes(self.started_at):
                 self.healthy.set()
+                self.settled.set()
                 return True
             await asyncio.sleep(POLL_SECONDS)
         return False

@@ -17,7 +17,8 @@ from controlplane.supervisor.health import Alive, Check, FreshFile, HttpOk, Redi
 class ProcessSpec:
     """`after`: names that must be healthy first, and that are stopped after this one.
 
-    `once`: it does its work and ends with status 0, which is its health.
+    `once`: it does its work and ends with status 0, which is its health. `optional`: the rest is
+    of use without it, so when it can't be started, that is said and the others stay up.
     """
 
     name: str
@@ -26,6 +27,7 @@ class ProcessSpec:
     after: tuple[str, ...] = ()
     start_seconds: float = 60.0
     once: bool = False
+    optional: bool = False
 
 
 def processes(config: Config) -> list[ProcessSpec]:
@@ -124,6 +126,7 @@ def processes(config: Config) -> list[ProcessSpec]:
                 (*python, "controlplane.sandbox.demo", "--kubeconfig", str(config.kubeconfig)),
                 Alive(),
                 after=("sandbox", "watcher"),
+                optional=True,
             )
         )
     return specs

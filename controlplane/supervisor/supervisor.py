@@ -95,7 +95,9 @@ class Supervisor:
 
     async def _bring_all_up(self, on_healthy: Callable[[str], None]) -> None:
         async def first_health(child: Child) -> None:
-            await child.healthy.wait()
+            await child.settled.wait()
+            if not child.healthy.is_set():
+                return
             self.ready_s[child.spec.name] = round(time.time() - self.started, 3)
             on_healthy(child.spec.name)
 
@@ -141,7 +143,12 @@ class Supervisor:
             failures = 1 if steady else failures + 1
             how = describe(status, child.spec.start_seconds)
             if not ever_healthy and failures >= FIRST_TRIES:
-                raise StartFailed(failure(child, f"{how}, {FIRST_TRIES} times"))
+                why = failure(child, f"{how}, {FIRST_TRIES} times")
+                if not child.spec.optional:
+                    raise StartFailed(why)
+                self.say(f"{why}\nGoing on without it.")
+                child.settled.set()
+                return
             pause = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
             self.say(f"{name} {how}; starting it again in {pause:g} s (log: {child.log.path})")
             await asyncio.sleep(pause)
@@ -152,6 +159,7 @@ class Supervisor:
         if status != 0 and not self._stop.is_set():
             raise StartFailed(failure(child, describe(status, 0)))
         child.healthy.set()
+        child.settled.set()
 
     async def _keep_house(self) -> None:
         """Orphans of a crashed process are adopted here: nobody owns them, so they are ended."""

@@ -61,6 +61,7 @@ def spec(folder: Path, name: str, mode: str = "", after: tuple[str, ...] = ()) -
         after=after,
         start_seconds=1.0 if "sick" in mode else 20.0,
         once="once" in mode,
+        optional="optional" in mode,
     )
 
 

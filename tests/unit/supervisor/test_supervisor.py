@@ -131,6 +131,15 @@ def test_one_that_never_gets_healthy_ends_the_run_with_its_last_lines(
     assert not [pid for pid in pids(tmp_path) if alive(pid)]
 
 
+def test_the_rest_stays_up_without_an_optional_one(tmp_path: Path) -> None:
+    said: list[str] = []
+    specs = [spec(tmp_path, "store"), spec(tmp_path, "demo", "broken optional", after=("store",))]
+    order = asyncio.run(run_until_up(make_supervisor(tmp_path, specs, said)))
+    assert order == ["store"]
+    assert [line for line in said if line.endswith("Going on without it.")]
+    assert events(tmp_path)[-1] == "store stopped"
+
+
 def test_one_deaf_to_sigterm_is_ended_by_force_within_five_seconds(tmp_path: Path) -> None:
     said: list[str] = []
     supervisor = make_supervisor(tmp_path, [spec(tmp_path, "store", "stubborn family")], said)
