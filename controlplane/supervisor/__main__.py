@@ -80,10 +80,10 @@ async def _supervise(config: Config, started: float) -> None:
 
 
 def greeting(config: Config, password: str) -> str:
-    lines = ["", f"Concertina is up: {config.address}"]
-    if config.demo:
-        lines.append(f"Sign in as {DEMO_USER} with the password {password}")
-    lines += [
+    lines = [
+        "",
+        f"Concertina is up: {config.address}",
+        f"Sign in as {DEMO_USER} with the password {password}",
         f"kubectl --kubeconfig {config.kubeconfig} get nodes,pods,jobs",
         f"Logs: {config.logs}   Ctrl-C stops everything.",
     ]

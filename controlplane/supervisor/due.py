@@ -12,6 +12,7 @@ INPUTS = (
     "apps/**/management/**/*.py",
     "controlplane/settings/*.py",
     "controlplane/supervisor/prepare.py",
+    "controlplane/sandbox/demo/*.yaml",
     "requirements/runtime.txt",
     "frontend/dist/**/*",
 )
@@ -24,7 +25,7 @@ def stamps(config: Config) -> Stamps:
 def prepared_for(config: Config) -> str:
     """Digest of all that the preparation reads; the demo's seed writes the sandbox's address."""
     extra = (
-        f"{config.state_dir} {config.demo} {config.sandbox_port} "
+        f"{config.state_dir} {config.sandbox_port} "
         f"{os.environ.get('DATABASE_URL')} {os.environ.get('CONCERTINA_DEMO_PASSWORD')}"
     )
     return digest(ROOT, INPUTS, extra)

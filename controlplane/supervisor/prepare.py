@@ -5,8 +5,6 @@ One process for the three, since loading Django costs more than each of them.
 
 from __future__ import annotations
 
-import os
-
 
 def main() -> None:
     import django
@@ -17,9 +15,8 @@ def main() -> None:
     print("migrated", flush=True)
     call_command("collectstatic", interactive=False, verbosity=0)
     print("collected static files", flush=True)
-    if os.environ.get("CONCERTINA_DEMO") == "1":
-        call_command("seed_demo")
-        print("seeded the demo", flush=True)
+    # Also without the demo's workloads: the sandbox cluster, its policies, and a user to sign in as.
+    call_command("seed_demo")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class Runner:
             except OSError as error:
                 raise Problem(f"{command[0]} can't be started: {error.strerror}.") from None
             self._children.add(child)
-        status = child.wait()
+        status: int = child.wait()
         with self._lock:
             self._children.discard(child)
         return status
