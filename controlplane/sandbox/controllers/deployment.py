@@ -126,13 +126,16 @@ class DeploymentController:
 
     def _step(self, deployment: Object, newest: Object, old: list[Object], *, paused: bool) -> None:
         wanted = deployment["spec"]["replicas"]
-        live = [rs for rs in old if rs["spec"]["replicas"] or _count(rs, "replicas")]
+        recreate = deployment["spec"]["strategy"]["type"] == "Recreate"
+        # Recreate waits for the old pods to be gone, not only on their way out
+        held = ("replicas", "terminatingReplicas") if recreate else ("replicas",)
+        live = [rs for rs in old if rs["spec"]["replicas"] or any(_count(rs, k) for k in held)]
         if not live:
             self._scale(newest, wanted)
         elif paused:
             others = sum(rs["spec"]["replicas"] for rs in live)
             self._scale(newest, max(wanted - others, 0))
-        elif deployment["spec"]["strategy"]["type"] == "Recreate":
+        elif recreate:
             for replicaset in live:
                 self._scale(replicaset, 0)
             if not any(_count(rs, "replicas") + _count(rs, "terminatingReplicas") for rs in live):
@@ -141,29 +144,26 @@ class DeploymentController:
             self._roll(deployment, newest, live)
 
     def _roll(self, deployment: Object, newest: Object, old: list[Object]) -> None:
-        """Grow the new within maxSurge, shrink the old within maxUnavailable."""
+        """Grow the new within maxSurge, else shrink the old within maxUnavailable."""
         wanted = deployment["spec"]["replicas"]
         others = sum(rs["spec"]["replicas"] for rs in old)
-        room = wanted + max_surge(deployment) - others
-        target = min(wanted, max(room, 0))
-        self._scale(newest, max(target, min(newest["spec"]["replicas"], wanted)))
+        size = newest["spec"]["replicas"]
+        target = min(wanted, max(size, wanted + max_surge(deployment) - others))
+        if target != size:
+            self._scale(newest, target)
+            return
         least = wanted - max_unavailable(deployment)
-        total = newest["spec"]["replicas"] + others
-        new_unavailable = newest["spec"]["replicas"] - _count(newest, "availableReplicas")
-        spare = total - least - new_unavailable
-        # pods that aren't available go first: they serve nobody
+        spare = size + others - least - (size - _count(newest, "availableReplicas"))
+        if spare <= 0:  # also while a status lags behind its spec
+            return
+        available = sum(_count(rs, "availableReplicas") for rs in [newest, *old]) - least
         for replicaset in old:
-            broken = replicaset["spec"]["replicas"] - _count(replicaset, "availableReplicas")
-            gone = max(min(broken, spare), 0)
-            spare -= gone
-            self._scale(replicaset, replicaset["spec"]["replicas"] - gone)
-        available = sum(_count(rs, "availableReplicas") for rs in [newest, *old])
-        spare = available - least
-        for replicaset in old:
-            current = self._store.get(REPLICASET, namespace_of(replicaset), name_of(replicaset))
-            gone = max(min(current["spec"]["replicas"], spare), 0)
-            spare -= gone
-            self._scale(replicaset, current["spec"]["replicas"] - gone)
+            # pods that aren't available go first: they serve nobody
+            replicas = replicaset["spec"]["replicas"]
+            broken = max(min(replicas - _count(replicaset, "availableReplicas"), spare), 0)
+            sound = max(min(replicas - broken, available), 0)
+            spare, available = spare - broken, available - sound
+            self._scale(replicaset, replicas - broken - sound)
 
     def _clean_up(self, deployment: Object, newest: Object | None, old: list[Object]) -> None:
         """Keep `revisionHistoryLimit` empty old ReplicaSets."""

@@ -54,10 +54,13 @@ class Collector:
             owners = [self._uids.get(owner["uid"]) for owner in _owners(event.object)]
             keys = [*self._dependents.get(uid, ()), *filter(None, owners)]
             return keys + self._pods_on(event)
+        keys: list[Key] = []
         if event.previous is not None and _owners(event.previous) != _owners(event.object):
             self._forget(key, event.previous)
+            # an owner that waits for its dependents may have lost the last one
+            owners = [self._uids.get(owner["uid"]) for owner in _owners(event.previous)]
+            keys.extend(filter(None, owners))
         self._add(event.kind, event.object)
-        keys = []
         if _owners(event.object) or finalizers_of(event.object):
             keys.append(key)
         if event.kind is POD and is_terminal(event.object):
@@ -82,13 +85,44 @@ class Collector:
             elif FOREGROUND in finalizers:
                 self._foreground(kind, obj)
             return
-        owners = _owners(obj)
-        if owners and not any(self._is_there(owner, namespace_of(obj)) for owner in owners):
-            self._store.delete(kind, key[1], key[2], propagation="Background")
-        elif any(self._waits_for_dependents(owner) for owner in owners):
-            self._store.delete(kind, key[1], key[2], propagation="Foreground")
+        self._by_owners(kind, obj)
 
     # -- ownership -----------------------------------------------------------------------------
+
+    def _judge(self, kind: KindInfo, obj: Object) -> None:
+        """Delete what no owner keeps; take away references to owners that are gone."""
+        owners, namespace = _owners(obj), namespace_of(obj)
+        there = [owner for owner in owners if self._is_there(owner, namespace)]
+        solid = [owner for owner in there if not self._waits_for_dependents(owner)]
+        if not there:
+            self._store.delete(kind, namespace, name_of(obj), propagation="Background")
+        elif not solid:
+            self._store.delete(kind, namespace, name_of(obj), propagation="Foreground")
+        elif solid != owners:
+            new = clone(obj)
+            new["metadata"]["ownerReferences"] = solid
+            self._store.update(kind, new)
+
+    def _by_owners(self, kind: KindInfo, obj: Object) -> None:
+        """Keep what an owner still holds, without the others' references; delete the rest."""
+        owners = _owners(obj)
+        waiting = [owner for owner in owners if self._waits_for_dependents(owner)]
+        solid = [
+            owner
+            for owner in owners
+            if owner not in waiting and self._is_there(owner, namespace_of(obj))
+        ]
+        if not owners or len(solid) == len(owners):
+            return
+        if solid:
+            new = clone(obj)
+            new["metadata"]["ownerReferences"] = clone(solid)
+            self._store.update(kind, new)
+            return
+        how = "Background"
+        if waiting and self._dependents.get(meta(obj)["uid"]):
+            how = "Foreground"
+        self._store.delete(kind, namespace_of(obj), name_of(obj), propagation=how)
 
     def _is_there(self, owner: Object, namespace: str) -> bool:
         key = self._uids.get(owner["uid"])
@@ -130,8 +164,7 @@ class Collector:
             references = [owner for owner in _owners(dependent) if owner["uid"] == uid]
             blocking = blocking or any(r.get("blockOwnerDeletion") for r in references)
             if not meta(dependent).get("deletionTimestamp"):
-                how = "Foreground" if self._dependents.get(meta(dependent)["uid"]) else "Background"
-                self._store.delete(key[0], key[1], key[2], propagation=how)
+                self._by_owners(kind_of(key[0]), dependent)
         # what had no grace is gone by now
         if blocking and any(self._store.find(*key) for key in self._dependents.get(uid, ())):
             return
