@@ -24,7 +24,7 @@ def cluster(
     """A running cluster without nodes, for the whole session."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "sandbox":
-        with backends.sandbox(folder, "--without", "all") as running:
+        with backends.sandbox(folder, "--without", "emulator") as running:
             yield running
         return
     with backends.control_plane(folder) as running:

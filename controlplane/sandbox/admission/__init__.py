@@ -71,7 +71,7 @@ def on_update(
         return new
     if default := _DEFAULTS.get(kind.kind):
         default(store, new)
-    causes = metadata.validate(kind, new)
+    causes = metadata.validate(kind, new) + metadata.validate_update(new, old)
     if validate := _VALIDATIONS.get(kind.kind):
         causes += validate(new, old)
     if causes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlplane.sandbox.errors import BadRequest, Cause, Forbidden, NotFound
 from controlplane.sandbox.kinds import NAMESPACE, KindInfo
-from controlplane.sandbox.objects import Object, meta, name_of, namespace_of
+from controlplane.sandbox.objects import Object, finalizers_of, meta, name_of, namespace_of
 
 if TYPE_CHECKING:
     from controlplane.sandbox.store import Store
@@ -90,6 +90,20 @@ def validate(kind: KindInfo, obj: Object) -> list[Cause]:
             )
         )
     return causes + _owners(metadata.get("ownerReferences") or [])
+
+
+def validate_update(new: Object, old: Object) -> list[Cause]:
+    """What is being deleted gets no new finalizers."""
+    added = set(finalizers_of(new)) - set(finalizers_of(old))
+    if added and meta(old).get("deletionTimestamp"):
+        return [
+            Cause.forbidden(
+                "metadata.finalizers",
+                "no new finalizers can be added if the object is being deleted, found new "
+                f"finalizers {sorted(added)}",
+            )
+        ]
+    return []
 
 
 def labels(values: dict[str, Any] | None, field: str) -> list[Cause]:
