@@ -128,13 +128,17 @@ const decision: Applier<StreamEvents["decision"]> = (queryClient, event) => {
 const command: Applier<StreamEvents["command"]> = (queryClient, event) => {
   const change = (row: Decision): Decision =>
     row.id === event.decision || row.command?.id === event.id ? { ...row, command: event } : row;
-  queryClient.setQueriesData<Pages<Decision>>({ queryKey: ["decisions"] }, (data) =>
-    mapPages(data, change),
-  );
+  let listed = false;
+  queryClient.setQueriesData<Pages<Decision>>({ queryKey: ["decisions"] }, (data) => {
+    const next = mapPages(data, change);
+    if (next !== data) listed = true;
+    return next;
+  });
   queryClient.setQueryData<Decision>(keys.decision(event.decision), (data) =>
     data ? change(data) : data,
   );
-  return [keys.replicas(event.job)];
+  // A decision that got its command after it was told of may belong into more lists now.
+  return listed ? [keys.replicas(event.job)] : [keys.replicas(event.job), ["decisions"]];
 };
 
 const job: Applier<StreamEvents["job"]> = (queryClient, event) => {

@@ -51,9 +51,11 @@ export function Panel<T>(props: PanelProps<T>) {
         </div>
       </header>
       {query.error ? <Failure query={query} kept={data !== undefined} /> : null}
-      <div className={flush ? css.flush : css.body} aria-busy={data === undefined && !query.error}>
-        <Content {...props} height={loadingHeight} />
-      </div>
+      {query.error && data === undefined ? null : (
+        <div className={flush ? css.flush : css.body} aria-busy={data === undefined}>
+          <Content {...props} height={loadingHeight} />
+        </div>
+      )}
     </section>
   );
 }
@@ -61,7 +63,6 @@ export function Panel<T>(props: PanelProps<T>) {
 function Content<T>({ query, children, empty, height }: PanelProps<T> & { height: number }) {
   const { data } = query;
   if (data === undefined) {
-    if (query.error) return null;
     return (
       <>
         <span className={css.spoken}>Loading</span>

@@ -55,11 +55,17 @@ export function Age({ at, suffix = "" }: { at: Maybe<string>; suffix?: string })
   );
 }
 
-/** From one size to another, with the change: `8 → 12 +4`. */
+/** From one size to another, with the change: `8 → 12 +4`, or `stays 8`. */
 export function Change({ from, to }: { from: Maybe<number>; to: Maybe<number> }) {
   const known = !isAbsent(from) && !isAbsent(to);
   const change = known ? to - from : null;
-  const tone = !change ? css.same : change > 0 ? css.grows : css.shrinks;
+  if (change === 0) {
+    return (
+      <span className={css.change}>
+        <span className={css.same}>stays</span> <Num value={to} />
+      </span>
+    );
+  }
   return (
     <span className={css.change}>
       <Num value={from} />
@@ -68,7 +74,11 @@ export function Change({ from, to }: { from: Maybe<number>; to: Maybe<number> })
       </span>
       <span className={css.spoken}> to </span>
       <Num value={to} />
-      {change ? <span className={`${css.delta} ${tone}`}>{signed(change)}</span> : null}
+      {change === null ? null : (
+        <span className={`${css.delta} ${change > 0 ? css.grows : css.shrinks}`}>
+          {signed(change)}
+        </span>
+      )}
     </span>
   );
 }

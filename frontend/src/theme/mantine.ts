@@ -1,4 +1,9 @@
-import { type CSSVariablesResolver, createTheme, type MantineColorsTuple } from "@mantine/core";
+import {
+  Button,
+  type CSSVariablesResolver,
+  createTheme,
+  type MantineColorsTuple,
+} from "@mantine/core";
 import { cssVariables, surfaces } from "./tokens.ts";
 
 const blue: MantineColorsTuple = [
@@ -26,7 +31,20 @@ export const theme = createTheme({
   cursorType: "pointer",
   respectReducedMotion: true,
   components: {
-    Button: { defaultProps: { size: "xs" } },
+    Button: Button.extend({
+      defaultProps: { size: "xs" },
+      // Mantine picks the label's colour for the light scheme only.
+      vars: (_theme, props) => ({
+        root:
+          props.variant === undefined || props.variant === "filled"
+            ? {
+                "--button-bg": "var(--c-accent)",
+                "--button-hover": "color-mix(in srgb, var(--c-accent), var(--c-ink) 12%)",
+                "--button-color": "var(--c-accent-ink)",
+              }
+            : {},
+      }),
+    }),
     TextInput: { defaultProps: { size: "xs" } },
     PasswordInput: { defaultProps: { size: "sm" } },
     Select: { defaultProps: { size: "xs", allowDeselect: false } },

@@ -56,7 +56,7 @@ export const surfaces = {
  */
 export const categorical = {
   light: ["#2663d1", "#e47248", "#145966", "#bf839a", "#2f216b", "#6a6210", "#578ee3", "#611d1c"],
-  dark: ["#4359d0", "#bfaf30", "#3e9098", "#e7bccf", "#9975dd", "#c7e699", "#7babde", "#b55f2f"],
+  dark: ["#4f83b6", "#baa53b", "#60c5cd", "#b33a59", "#7b4fc7", "#d3d376", "#6c9fce", "#b6753c"],
 } as const satisfies Record<Scheme, readonly string[]>;
 
 export const others = { light: "#7a838c", dark: "#8b949d" } as const;

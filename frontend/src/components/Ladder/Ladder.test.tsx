@@ -35,7 +35,7 @@ describe("Ladder", () => {
   const show = (counts: Counts) =>
     render(
       <MantineProvider>
-        <Ladder counts={counts} min={2} max={16} />
+        <Ladder counts={counts} max={16} />
       </MantineProvider>,
     );
 

@@ -5,15 +5,14 @@ import css from "./Ladder.module.css";
 
 interface LadderProps {
   counts: Counts;
-  /** The policy's bounds, drawn as ticks; absent for an inelastic job. */
-  min?: number | null;
+  /** The largest size that the policy allows; absent for an inelastic job. */
   max?: number | null;
 }
 
 const mostPips = 64;
 
 /** The four replica counts under each other on one scale, with what each difference means. */
-export function Ladder({ counts, min, max }: LadderProps) {
+export function Ladder({ counts, max }: LadderProps) {
   const known = rungs
     .map((rung) => counts[rung])
     .filter((value): value is number => !isAbsent(value));
@@ -30,7 +29,7 @@ export function Ladder({ counts, min, max }: LadderProps) {
             <Num value={counts[rung]} />
           </dd>
           <dd className={css.track} aria-hidden="true">
-            <Track counts={counts} rung={rung} scale={scale} min={min} />
+            <Track counts={counts} rung={rung} scale={scale} />
           </dd>
           <dd className={css.note}>{difference(counts, rung) ?? ""}</dd>
         </div>
@@ -39,17 +38,7 @@ export function Ladder({ counts, min, max }: LadderProps) {
   );
 }
 
-function Track({
-  counts,
-  rung,
-  scale,
-  min,
-}: {
-  counts: Counts;
-  rung: Rung;
-  scale: number;
-  min?: number | null;
-}) {
+function Track({ counts, rung, scale }: { counts: Counts; rung: Rung; scale: number }) {
   const value = counts[rung];
   if (isAbsent(value)) return <span className={css.unknown} />;
   if (scale > mostPips) {
@@ -67,7 +56,6 @@ function Track({
           key={index}
           className={css.pip}
           data-on={index < value || undefined}
-          data-min={min && index === min - 1 ? true : undefined}
         />
       ))}
     </span>

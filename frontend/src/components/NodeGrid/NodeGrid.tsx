@@ -86,7 +86,6 @@ interface TileProps {
 
 const Tile = memo(function Tile({ node, tabStop, chosen, register, onChoose, onKey }: TileProps) {
   const cells = cellsOf(node);
-  const columns = Math.min(4, Math.max(1, cells.length));
   return (
     <button
       ref={register}
@@ -100,7 +99,7 @@ const Tile = memo(function Tile({ node, tabStop, chosen, register, onChoose, onK
       onMouseEnter={onChoose}
       onKeyDown={onKey}
     >
-      <span className={css.cells} style={{ "--columns": columns } as React.CSSProperties}>
+      <span className={css.cells}>
         {cells.map((state, index) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: a cell is its position
           <span key={index} className={marks.mark} data-state={state} />

@@ -1,6 +1,6 @@
 import { ABSENT, duration, words } from "../format.ts";
 import css from "./StageBar.module.css";
-import { type Stage, segments, stageMeaning, stageNames } from "./stages.ts";
+import { type Stage, segments, stageMeaning } from "./stages.ts";
 
 interface StageBarProps {
   stages: readonly Stage[];
@@ -57,19 +57,5 @@ export function StageList({ stages }: { stages: readonly Stage[] }) {
         </div>
       ))}
     </dl>
-  );
-}
-
-/** The key alone, for a heading above several bars. */
-export function StageKey() {
-  return (
-    <ul className={css.key}>
-      {stageNames.map((name, index) => (
-        <li key={name} title={stageMeaning[name]}>
-          <span className={css.swatch} style={{ background: `var(--c-stage-${index})` }} />
-          {words(name)}
-        </li>
-      ))}
-    </ul>
   );
 }

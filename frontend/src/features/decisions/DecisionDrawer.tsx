@@ -12,22 +12,25 @@ import css from "./Decisions.module.css";
 export function DecisionDrawer({ id, onClose }: { id: number | undefined; onClose: () => void }) {
   const query = useDecision(id);
   return (
-    <Drawer
-      opened={id !== undefined}
-      onClose={onClose}
-      position="right"
-      size={520}
-      title={<span className={css.drawerTitle}>Decision {id}</span>}
-      closeButtonProps={{ "aria-label": "Close the decision" }}
-    >
-      {query.data ? (
-        <Details decision={query.data} />
-      ) : (
-        <Panel title="Loading the decision" query={query} loadingHeight={240}>
-          {() => null}
-        </Panel>
-      )}
-    </Drawer>
+    <Drawer.Root opened={id !== undefined} onClose={onClose} position="right" size={520}>
+      <Drawer.Overlay />
+      <Drawer.Content>
+        {/* A plain div: a header here would be a second banner of the page. */}
+        <Drawer.Header {...{ component: "div" }}>
+          <Drawer.Title className={css.drawerTitle}>Decision {id}</Drawer.Title>
+          <Drawer.CloseButton aria-label="Close the decision" />
+        </Drawer.Header>
+        <Drawer.Body>
+          {query.data ? (
+            <Details decision={query.data} />
+          ) : (
+            <Panel title="Loading the decision" query={query} loadingHeight={240}>
+              {() => null}
+            </Panel>
+          )}
+        </Drawer.Body>
+      </Drawer.Content>
+    </Drawer.Root>
   );
 }
 

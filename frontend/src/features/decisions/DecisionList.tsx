@@ -2,6 +2,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import type { Decision } from "../../api/types.ts";
 import { words } from "../../components/format.ts";
+import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import { CommandTag } from "../../components/tags.tsx";
 import { Change, Time } from "../../components/values.tsx";
 import css from "./Decisions.module.css";
@@ -31,8 +32,7 @@ export function DecisionList({ decisions, open, onOpen, more, onMore }: Decision
   }, [more, last, decisions.length, onMore]);
 
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls is reached by keyboard
-    <div ref={scroller} className={css.scroller} tabIndex={0} role="region" aria-label="Decisions">
+    <ScrollRegion ref={scroller} className={css.scroller} label="Decisions">
       <ol className={css.list} style={{ height: rows.getTotalSize() }}>
         {items.map((item) => {
           const decision = decisions[item.index];
@@ -50,7 +50,7 @@ export function DecisionList({ decisions, open, onOpen, more, onMore }: Decision
           );
         })}
       </ol>
-    </div>
+    </ScrollRegion>
   );
 }
 

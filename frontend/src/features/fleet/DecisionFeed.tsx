@@ -1,6 +1,9 @@
+import { SegmentedControl } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
+import { useState } from "react";
 import { useDecisions } from "../../api/queries.ts";
 import { Panel } from "../../components/Panel.tsx";
+import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import { CommandTag } from "../../components/tags.tsx";
 import { Change, Time } from "../../components/values.tsx";
 import css from "./Fleet.module.css";
@@ -9,40 +12,61 @@ const shown = 30;
 
 /** The newest decisions as they are made. */
 export function DecisionFeed({ cluster }: { cluster: string | undefined }) {
-  const query = useDecisions({ cluster });
+  const [all, setAll] = useState(false);
+  const query = useDecisions({ cluster, ...(all ? {} : { with_command: true }) });
   return (
     <Panel
       title="Decisions"
       query={query}
       loadingHeight={360}
       flush
-      className={css.feed}
-      actions={<Link to="/decisions">All decisions</Link>}
-      empty={(decisions) => (decisions.length === 0 ? "Nothing has been decided yet." : null)}
+      actions={
+        <>
+          <SegmentedControl
+            aria-label="Which decisions"
+            data={[
+              { value: "changes", label: "changes" },
+              { value: "all", label: "all" },
+            ]}
+            value={all ? "all" : "changes"}
+            onChange={(value) => setAll(value === "all")}
+          />
+          <Link to="/decisions">Open</Link>
+        </>
+      }
+      empty={(decisions) =>
+        decisions.length > 0
+          ? null
+          : all
+            ? "Nothing has been decided yet."
+            : "No size has been changed yet."
+      }
     >
       {(decisions) => (
-        <ol className={css.list} aria-live="off">
-          {decisions.slice(0, shown).map((decision) => (
-            <li key={decision.id} className={css.item}>
-              <div className={css.itemHead}>
-                <Link
-                  className={css.itemName}
-                  to="/decisions"
-                  search={{ id: decision.id }}
-                  title={`${decision.job.namespace}/${decision.job.name}`}
-                >
-                  {decision.job.name}
-                </Link>
-                <Change from={decision.current} to={decision.desired} />
-                <span className={css.itemTime}>
-                  <Time at={decision.at} />
-                </span>
-              </div>
-              <p className={css.reason}>{decision.sentence}</p>
-              {decision.command ? <CommandTag state={decision.command.state} /> : null}
-            </li>
-          ))}
-        </ol>
+        <ScrollRegion label="Newest decisions" className={css.feedScroll}>
+          <ol className={css.list}>
+            {decisions.slice(0, shown).map((decision) => (
+              <li key={decision.id} className={css.item}>
+                <div className={css.itemHead}>
+                  <Link
+                    className={css.itemName}
+                    to="/decisions"
+                    search={{ id: decision.id }}
+                    title={`${decision.job.namespace}/${decision.job.name}`}
+                  >
+                    {decision.job.name}
+                  </Link>
+                  <Change from={decision.current} to={decision.desired} />
+                  <span className={css.itemTime}>
+                    <Time at={decision.at} />
+                  </span>
+                </div>
+                <p className={css.reason}>{decision.sentence}</p>
+                {decision.command ? <CommandTag state={decision.command.state} /> : null}
+              </li>
+            ))}
+          </ol>
+        </ScrollRegion>
       )}
     </Panel>
   );

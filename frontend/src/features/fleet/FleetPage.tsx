@@ -1,4 +1,6 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useNodes } from "../../api/queries.ts";
+import type { ClusterNode } from "../../api/types.ts";
 import { useCluster } from "../shell/useCluster.ts";
 import { CapacityPanel } from "./CapacityPanel.tsx";
 import { DecisionFeed } from "./DecisionFeed.tsx";
@@ -13,7 +15,9 @@ export function FleetPage() {
   const { range = "15m", resource: wanted } = useSearch({ from: "/" });
   const navigate = useNavigate();
   const resources = cluster?.capacity.map((one) => one.resource) ?? [];
-  const resource = wanted && resources.includes(wanted) ? wanted : largest(cluster?.capacity);
+  const nodes = useNodes(cluster?.name);
+  const resource =
+    wanted && resources.includes(wanted) ? wanted : mostOf(resources, nodes.data ?? []);
   return (
     <>
       <h1 className={css.title}>Fleet</h1>
@@ -40,9 +44,12 @@ export function FleetPage() {
   );
 }
 
-/** The resource of which the cluster has most: what the chart opens with. */
-function largest(
-  capacity: readonly { resource: string; total: number | null }[] | undefined,
+/** The resource of which most nodes have some: what the chart opens with. */
+export function mostOf(
+  resources: readonly string[],
+  nodes: readonly Pick<ClusterNode, "resources">[],
 ): string | undefined {
-  return [...(capacity ?? [])].sort((a, b) => (b.total ?? 0) - (a.total ?? 0))[0]?.resource;
+  const having = (resource: string) =>
+    nodes.filter((node) => node.resources.some((one) => one.resource === resource)).length;
+  return [...resources].sort((a, b) => having(b) - having(a))[0];
 }

@@ -1,6 +1,7 @@
 import { useAttempts } from "../../api/queries.ts";
 import { count } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
+import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import table from "../../components/table.module.css";
 import { Absent, Num, Time } from "../../components/values.tsx";
 
@@ -16,8 +17,7 @@ export function AttemptsPanel({ id }: { id: string }) {
       empty={(attempts) => (attempts.length === 0 ? "The trainer has not reported yet." : null)}
     >
       {(attempts) => (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: wide tables scroll by keyboard too
-        <div className={table.scroll} tabIndex={0} role="region" aria-label="Table of attempts">
+        <ScrollRegion label="Table of attempts">
           <table className={table.table}>
             <thead>
               <tr>
@@ -58,7 +58,7 @@ export function AttemptsPanel({ id }: { id: string }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </ScrollRegion>
       )}
     </Panel>
   );

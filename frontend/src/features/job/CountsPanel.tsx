@@ -6,14 +6,14 @@ import css from "./Job.module.css";
 export function CountsPanel({ job, query }: { job: JobDetail; query: PanelQuery<JobDetail> }) {
   return (
     <Panel
-      title="Replicas"
+      title="Replica counts"
       query={{ ...query, error: null }}
       loadingHeight={124}
       observedAt={() => (job.finished_at ? new Date().toISOString() : job.observed_at)}
       staleAfter={60}
       actions={job.valid_sizes ? <Sizes sizes={job.valid_sizes} /> : null}
     >
-      {() => <Ladder counts={job} min={job.min_replicas} max={job.max_replicas} />}
+      {() => <Ladder counts={job} max={job.max_replicas} />}
     </Panel>
   );
 }

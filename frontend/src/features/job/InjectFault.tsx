@@ -36,38 +36,44 @@ export function InjectFault({ job, replica, onClose, onSent }: InjectFaultProps)
     );
   };
   return (
-    <Modal
-      opened={replica !== null}
-      onClose={close}
-      title={<b>Inject a fault into replica {replica?.index}?</b>}
-      closeButtonProps={{ "aria-label": "Close" }}
-      centered
-    >
-      <div className={css.confirm}>
-        <p>
-          The signal goes to every process of <code>{replica?.pod_name}</code>. The job’s other
-          replicas should go on by themselves.
-        </p>
-        <Select
-          label="Signal"
-          data={signals}
-          value={signal}
-          onChange={(value) => value && setSignal(value as FaultSignal)}
-        />
-        {inject.error ? (
-          <p role="alert" className={css.refused}>
-            <WarnIcon /> {describeError(inject.error)}
-          </p>
-        ) : null}
-        <Group justify="flex-end" gap={8}>
-          <Button variant="default" onClick={close} data-autofocus>
-            Cancel
-          </Button>
-          <Button color="red" className={css.danger} loading={inject.isPending} onClick={send}>
-            Send {signal}
-          </Button>
-        </Group>
-      </div>
-    </Modal>
+    <Modal.Root opened={replica !== null} onClose={close} centered>
+      <Modal.Overlay />
+      <Modal.Content>
+        {/* A plain div: a header here would be a second banner of the page. */}
+        <Modal.Header {...{ component: "div" }}>
+          <Modal.Title className={css.confirmTitle}>
+            Inject a fault into replica {replica?.index}?
+          </Modal.Title>
+          <Modal.CloseButton aria-label="Close" />
+        </Modal.Header>
+        <Modal.Body>
+          <div className={css.confirm}>
+            <p>
+              The signal goes to every process of <code>{replica?.pod_name}</code>. The job’s other
+              replicas should go on by themselves.
+            </p>
+            <Select
+              label="Signal"
+              data={signals}
+              value={signal}
+              onChange={(value) => value && setSignal(value as FaultSignal)}
+            />
+            {inject.error ? (
+              <p role="alert" className={css.refused}>
+                <WarnIcon /> {describeError(inject.error)}
+              </p>
+            ) : null}
+            <Group justify="flex-end" gap={8}>
+              <Button variant="default" onClick={close} data-autofocus>
+                Cancel
+              </Button>
+              <Button color="red" className={css.danger} loading={inject.isPending} onClick={send}>
+                Send {signal}
+              </Button>
+            </Group>
+          </div>
+        </Modal.Body>
+      </Modal.Content>
+    </Modal.Root>
   );
 }

@@ -159,7 +159,7 @@ function CountsChart({ job, samples, scheme, common }: CountsChartProps) {
     [scheme],
   );
   return (
-    <Panel title="Replicas" level={3} query={decisions} loadingHeight={height + 24}>
+    <Panel title="Replicas over time" level={3} query={decisions} loadingHeight={height + 24}>
       {() => (
         <Chart
           label="Replica counts over time: desired, granted, running, productive"

@@ -2,7 +2,8 @@ import { useRecoveries } from "../../api/queries.ts";
 import type { Recovery } from "../../api/types.ts";
 import { duration, words } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
-import { StageBar, StageKey, StageList } from "../../components/StageBar/StageBar.tsx";
+import { ScrollRegion } from "../../components/ScrollRegion.tsx";
+import { StageBar, StageList } from "../../components/StageBar/StageBar.tsx";
 import { downtime } from "../../components/StageBar/stages.ts";
 import { Num, Time } from "../../components/values.tsx";
 import css from "./Job.module.css";
@@ -16,17 +17,18 @@ export function RecoveriesPanel({ id }: { id: string }) {
       query={query}
       loadingHeight={140}
       flush
-      actions={<StageKey />}
       empty={(events) => (events.length === 0 ? "Training was never interrupted." : null)}
     >
       {(events) => {
         const scale = Math.max(...events.map((event) => event.duration_s), 0.001);
         return (
-          <ol className={css.events}>
-            {events.map((event) => (
-              <Event key={event.id} event={event} scale={scale} />
-            ))}
-          </ol>
+          <ScrollRegion label="List of recovery events" className={css.events}>
+            <ol className={css.eventList}>
+              {events.map((event) => (
+                <Event key={event.id} event={event} scale={scale} />
+              ))}
+            </ol>
+          </ScrollRegion>
         );
       }}
     </Panel>

@@ -4,6 +4,7 @@ import { useReplicas, useSession } from "../../api/queries.ts";
 import type { JobDetail, Replica } from "../../api/types.ts";
 import { BoltIcon } from "../../components/icons.tsx";
 import { Panel } from "../../components/Panel.tsx";
+import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import table from "../../components/table.module.css";
 import { PhaseTag } from "../../components/tags.tsx";
 import { Absent, Age } from "../../components/values.tsx";
@@ -33,8 +34,7 @@ export function ReplicasPanel({ job }: { job: JobDetail }) {
       empty={(replicas) => (replicas.length === 0 ? "The job holds no replica." : null)}
     >
       {(replicas) => (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: wide tables scroll by keyboard too
-        <div className={table.scroll} tabIndex={0} role="region" aria-label="Table of replicas">
+        <ScrollRegion label="Table of replicas">
           <table className={table.table}>
             <thead>
               <tr>
@@ -95,7 +95,7 @@ export function ReplicasPanel({ job }: { job: JobDetail }) {
               setChosen(null);
             }}
           />
-        </div>
+        </ScrollRegion>
       )}
     </Panel>
   );

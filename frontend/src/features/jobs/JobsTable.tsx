@@ -3,6 +3,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import type { Job } from "../../api/types.ts";
 import { DownIcon, UpIcon } from "../../components/icons.tsx";
+import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import { columns } from "./columns.tsx";
 import css from "./Jobs.module.css";
 
@@ -40,8 +41,7 @@ export function JobsTable({ jobs, ordering, onOrder, more, onMore }: JobsTablePr
   }, [more, last, jobs.length, onMore]);
 
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls is reached by keyboard
-    <div ref={scroller} className={css.scroller} tabIndex={0} role="region" aria-label="Jobs table">
+    <ScrollRegion ref={scroller} className={css.scroller} label="Jobs table">
       <div
         role="table"
         aria-label="Training jobs"
@@ -85,7 +85,7 @@ export function JobsTable({ jobs, ordering, onOrder, more, onMore }: JobsTablePr
           })}
         </div>
       </div>
-    </div>
+    </ScrollRegion>
   );
 }
 
