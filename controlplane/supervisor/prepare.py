@@ -15,7 +15,7 @@ def main() -> None:
     print("migrated", flush=True)
     call_command("collectstatic", interactive=False, verbosity=0)
     print("collected static files", flush=True)
-    # Also without the demo's workloads: the sandbox cluster, its policies, and a user to sign in as.
+    # With --no-demo too: the sandbox cluster, its policies, and a user to sign in as.
     call_command("seed_demo")
 
 
