@@ -20,6 +20,8 @@ interface PanelProps<T> {
   children: (data: T) => ReactNode;
   /** Height of the skeleton in pixels; give the height that the content will have. */
   loadingHeight: number;
+  /** A sentence for when there is nothing to ask about, so that no answer will come. */
+  nothing?: ReactNode | null;
   /** A sentence for when there is nothing, or null where there is something. */
   empty?: (data: T) => ReactNode | null;
   actions?: ReactNode;
@@ -60,25 +62,46 @@ export function Panel<T>(props: PanelProps<T>) {
   );
 }
 
-function Content<T>({ query, children, empty, height }: PanelProps<T> & { height: number }) {
+function Content<T>(props: PanelProps<T> & { height: number }) {
+  const { query, children, height } = props;
   const { data } = query;
-  if (data === undefined) {
-    return (
-      <>
-        <span className={css.spoken}>Loading</span>
-        <Skeleton height={height} radius={2} aria-hidden="true" />
-      </>
-    );
-  }
-  const nothing = empty?.(data);
-  if (nothing) {
+  const sentence = data === undefined ? props.nothing : props.empty?.(data);
+  if (sentence) {
     return (
       <div className={css.empty} style={{ minHeight: Math.min(height, 120) }}>
-        {nothing}
+        {sentence}
       </div>
     );
   }
+  if (data === undefined) return <Waiting height={height} rows={props.flush} />;
   return children(data);
+}
+
+/** Room for what is coming: rows for a list, a plain area for a chart. */
+function Waiting({ height, rows = false }: { height: number; rows?: boolean }) {
+  if (!rows) {
+    return (
+      <>
+        <span className={css.spoken}>Loading</span>
+        <Skeleton className={css.skeleton} height={height} radius={2} aria-hidden="true" />
+      </>
+    );
+  }
+  const count = Math.max(1, Math.floor(height / 40));
+  return (
+    <div className={css.waitingRows} style={{ height }}>
+      <span className={css.spoken}>Loading</span>
+      {Array.from({ length: count }, (_unused, row) => (
+        <Skeleton
+          // biome-ignore lint/suspicious/noArrayIndexKey: rows of nothing
+          key={row}
+          className={css.skeleton}
+          height={12}
+          width={`${40 + ((row * 37) % 50)}%`}
+        />
+      ))}
+    </div>
+  );
 }
 
 /** The error, whether older data is still shown, and a way to try again. */

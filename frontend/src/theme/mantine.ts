@@ -19,11 +19,24 @@ const blue: MantineColorsTuple = [
   "#0d3263",
 ];
 
+const dark: MantineColorsTuple = [
+  "#e7eaed",
+  "#b5bdc5",
+  "#919ba5",
+  "#6c7680",
+  "#3b434b",
+  "#272d33",
+  "#1c2126",
+  "#15191d",
+  "#0e1114",
+  "#0a0d0f",
+];
+
 export const theme = createTheme({
   fontFamily: '"IBM Plex Sans Variable", system-ui, sans-serif',
   fontFamilyMonospace: '"IBM Plex Mono", ui-monospace, monospace',
   fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.125rem" },
-  colors: { blue },
+  colors: { blue, dark },
   primaryColor: "blue",
   primaryShade: { light: 6, dark: 3 },
   autoContrast: true,

@@ -57,7 +57,9 @@ export function plotOptions(settings: PlotSettings): uPlot.Options {
     },
     scales: {
       x: { time: true, range: (_plot, min, max) => timeRange(settings.range(), min, max) },
-      y: logarithmic ? { distr: 3 } : { range: valueRange(settings.bounds ?? {}) },
+      y: logarithmic
+        ? { distr: 3 }
+        : { range: valueRange(settings.bounds ?? {}, settings.integers) },
     },
     axes: [
       { ...axis, grid: { show: false }, space: 72, size: 24, gap: 4, values: timeLabels },
@@ -113,10 +115,13 @@ function timeRange(
   return to - from < 1 ? [to - 60, to + 1] : [from, to];
 }
 
-function valueRange(bounds: { min?: number; max?: number }): uPlot.Range.Function {
+function valueRange(
+  bounds: { min?: number; max?: number },
+  integers = false,
+): uPlot.Range.Function {
   return (_plot, min, max) => {
     const low = bounds.min ?? min ?? 0;
-    const high = bounds.max ?? max ?? 1;
+    const high = Math.max(bounds.max ?? max ?? 1, integers ? low + 1 : low);
     if (bounds.max !== undefined) return [low, high];
     const room = high - low || Math.abs(high) || 1;
     return [bounds.min === undefined ? low - room * 0.06 : low, high + room * 0.08];

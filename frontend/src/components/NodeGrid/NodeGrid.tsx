@@ -99,7 +99,7 @@ const Tile = memo(function Tile({ node, tabStop, chosen, register, onChoose, onK
       onMouseEnter={onChoose}
       onKeyDown={onKey}
     >
-      <span className={css.cells}>
+      <span className={css.cells} data-single={cells.length === 1 || undefined}>
         {cells.map((state, index) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: a cell is its position
           <span key={index} className={marks.mark} data-state={state} />

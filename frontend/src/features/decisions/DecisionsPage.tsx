@@ -12,7 +12,7 @@ import type { DecisionSearch } from "./search.ts";
 
 /** What was decided, for whom and why; one decision in full on the right. */
 export function DecisionsPage() {
-  const { cluster } = useCluster();
+  const { cluster, after, nothing } = useCluster();
   const given = useSearch({ from: "/decisions" });
   const navigate = useNavigate();
   const query = useDecisions({
@@ -33,7 +33,8 @@ export function DecisionsPage() {
       <h1 className={css.title}>Decisions</h1>
       <Panel
         title="Newest first"
-        query={query}
+        query={after(query)}
+        nothing={nothing}
         loadingHeight={480}
         flush
         actions={

@@ -6,6 +6,7 @@ import { Panel } from "../../components/Panel.tsx";
 import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import { CommandTag } from "../../components/tags.tsx";
 import { Change, Time } from "../../components/values.tsx";
+import { useCluster } from "../shell/useCluster.ts";
 import css from "./Fleet.module.css";
 
 const shown = 30;
@@ -14,10 +15,12 @@ const shown = 30;
 export function DecisionFeed({ cluster }: { cluster: string | undefined }) {
   const [all, setAll] = useState(false);
   const query = useDecisions({ cluster, ...(all ? {} : { with_command: true }) });
+  const { after, nothing } = useCluster();
   return (
     <Panel
       title="Decisions"
-      query={query}
+      query={after(query)}
+      nothing={nothing}
       loadingHeight={360}
       flush
       actions={

@@ -16,8 +16,10 @@ export function FleetPage() {
   const navigate = useNavigate();
   const resources = cluster?.capacity.map((one) => one.resource) ?? [];
   const nodes = useNodes(cluster?.name);
-  const resource =
-    wanted && resources.includes(wanted) ? wanted : mostOf(resources, nodes.data ?? []);
+  // Until the nodes are known (or can't be) no resource is shown, rather than one and then another.
+  const known = nodes.data !== undefined || nodes.error !== null;
+  const most = known ? mostOf(resources, nodes.data ?? []) : undefined;
+  const resource = wanted && resources.includes(wanted) ? wanted : most;
   return (
     <>
       <h1 className={css.title}>Fleet</h1>

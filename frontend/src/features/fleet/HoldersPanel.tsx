@@ -7,6 +7,7 @@ import { Chart } from "../../components/Chart/Chart.tsx";
 import { count } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
 import { useScheme } from "../../theme/useScheme.ts";
+import { useCluster } from "../shell/useCluster.ts";
 import css from "./Fleet.module.css";
 import { holderChart } from "./holders.ts";
 import { type FleetSearch, type RangeName, ranges } from "./search.ts";
@@ -24,11 +25,16 @@ const height = 260;
 /** Who held how many accelerators, over time and now. */
 export function HoldersPanel({ cluster, resource, resources, range, onChange }: HoldersPanelProps) {
   const query = useCapacity(cluster, resource, ranges[range]);
+  const { after, nothing } = useCluster();
+  const noAccelerators = cluster !== undefined && resources.length === 0;
   return (
     <Panel
       title="Who holds what"
-      query={query}
+      query={after(query)}
       loadingHeight={height}
+      nothing={
+        nothing ?? (noAccelerators ? "No accelerators were observed on this cluster." : null)
+      }
       empty={(data) =>
         data.series.length === 0 ? `No samples of ${data.resource} in this time.` : null
       }

@@ -2,6 +2,7 @@ import { useNodes } from "../../api/queries.ts";
 import type { Cluster, ClusterNode } from "../../api/types.ts";
 import { type GridNode, NodeGrid } from "../../components/NodeGrid/NodeGrid.tsx";
 import { Panel } from "../../components/Panel.tsx";
+import { useCluster } from "../shell/useCluster.ts";
 
 /** A tile for each accelerator kind of a node; nodes without accelerators have none. */
 export function gridNodes(nodes: readonly ClusterNode[]): GridNode[] {
@@ -21,10 +22,12 @@ export function gridNodes(nodes: readonly ClusterNode[]): GridNode[] {
 
 export function NodesPanel({ cluster }: { cluster: Cluster | undefined }) {
   const query = useNodes(cluster?.name);
+  const { after, nothing } = useCluster();
   return (
     <Panel
       title="Nodes"
-      query={query}
+      query={after(query)}
+      nothing={nothing}
       loadingHeight={236}
       observedAt={() => cluster?.last_observed_at ?? null}
       staleAfter={30}

@@ -3,6 +3,7 @@ import type { Pending, PendingItem } from "../../api/types.ts";
 import { count } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
 import { Absent, Age } from "../../components/values.tsx";
+import { useCluster } from "../shell/useCluster.ts";
 import css from "./Fleet.module.css";
 
 /** What one pod asks for, accelerators first; cpu and memory are left to the title. */
@@ -14,6 +15,7 @@ function asks(item: PendingItem): string {
 /** Demand that waits, most urgent first, and why. */
 export function PendingPanel({ cluster }: { cluster: string | undefined }) {
   const query = usePending(cluster);
+  const { after, nothing } = useCluster();
   return (
     <Panel<Pending>
       title={
@@ -22,7 +24,8 @@ export function PendingPanel({ cluster }: { cluster: string | undefined }) {
           {query.data?.items ? <span className={css.tally}>{query.data.items.length}</span> : null}
         </>
       }
-      query={query}
+      query={after(query)}
+      nothing={nothing}
       loadingHeight={120}
       flush
       observedAt={(data) => data.last_seen_at}

@@ -30,7 +30,12 @@ export function JobPage() {
       <Link to="/jobs" className={css.back}>
         <BackIcon /> Jobs
       </Link>
-      {query.error ? <Failure query={query} kept={job !== undefined} /> : null}
+      {query.error && !job ? <h1 className={css.title}>Job</h1> : null}
+      {query.error ? (
+        <div className={css.failure}>
+          <Failure query={query} kept={job !== undefined} />
+        </div>
+      ) : null}
       {job ? (
         <>
           <JobHeader job={job} />
@@ -50,9 +55,7 @@ export function JobPage() {
             </div>
           </div>
         </>
-      ) : query.error ? (
-        <h1 className={css.title}>Job</h1>
-      ) : (
+      ) : query.error ? null : (
         <div aria-busy="true">
           <h1 className={css.title}>Job</h1>
           <div className={css.top}>

@@ -13,7 +13,7 @@ import { type JobsSearch, type Phase, phases, toggled } from "./search.ts";
 
 /** Every training job of the cluster, the four replica counts apart. */
 export function JobsPage() {
-  const { cluster } = useCluster();
+  const { cluster, after, nothing } = useCluster();
   const given = useSearch({ from: "/jobs" });
   const navigate = useNavigate();
   const query = useJobs({ ...given, cluster: cluster?.name });
@@ -30,7 +30,8 @@ export function JobsPage() {
             <span className={css.tally}>{tally(query.data?.length, query.hasNextPage)}</span>
           </>
         }
-        query={query}
+        query={after(query)}
+        nothing={nothing}
         loadingHeight={420}
         flush
         observedAt={() => cluster?.last_observed_at ?? null}
