@@ -36,6 +36,8 @@ STOP_S = 5.0
 SEED = """
 import json, sys, django
 django.setup()
+from django.core.management import call_command
+call_command("migrate", interactive=False, verbosity=0)
 from apps.clusters.models import Cluster
 from apps.elasticity.models import ElasticityPolicy
 wanted = json.load(sys.stdin)
@@ -152,13 +154,15 @@ class Stack:
     def start(self) -> Stack:
         try:
             self.valkey.start()
-            self.launch("sandbox")
-            self.prepare()
-            names = ["worker", "watcher", *(["beat"] if self.beat else [])]
-            names += ["web"] if self.web else []
-            for name in names:
+            early = ["sandbox", "worker", *(["beat"] if self.beat else [])]
+            for name in early:  # none of these opens the database while it starts
                 self.launch(name, wait=False)
-            for name in names:
+            self.prepare()
+            self.wait_ready("sandbox")
+            late = ["watcher", *(["web"] if self.web else [])]
+            for name in late:
+                self.launch(name, wait=False)
+            for name in (*early, *late):
                 self.wait_ready(name)
             if self.demo:
                 self.launch("demo")
@@ -169,8 +173,8 @@ class Stack:
 
     def prepare(self) -> None:
         """Migrate, and seed: the demo's record, or the given policies and the one cluster."""
-        self.run("-m", "django", "migrate", "--verbosity", "0")
         if self.demo:
+            self.run("-m", "django", "migrate", "--verbosity", "0")
             self.run("-m", "django", "collectstatic", "--noinput", "--verbosity", "0")
             self.run("-m", "django", "seed_demo")
             return
@@ -250,6 +254,8 @@ class Stack:
         return took
 
     def stop(self) -> None:
+        for process in self.processes.values():  # all at once, then one by one
+            kill_quietly(process.pid, signal.SIGTERM)
         for name in reversed(list(self.processes)):
             self.end(name)
         if self._api is not None:

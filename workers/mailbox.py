@@ -29,8 +29,8 @@ from django.conf import settings
 
 FORMAT = 1
 SNAPSHOT_TTL_S = 600
-QUEUED_TTL_S = 15
-RECONCILE_TTL_S = 40
+QUEUED_TTL_S = 6
+LOCK_TTL_S = 30
 WAKE_CHANNEL = "concertina:wake"
 
 # KEYS: epoch, snapshot. ARGV: epoch, payload, ttl. Writes only if no higher epoch has written.
@@ -138,7 +138,7 @@ def once_in(name: str, seconds: int) -> bool:
 
 
 @contextmanager
-def exclusive(name: str, ttl_s: int = RECONCILE_TTL_S) -> Iterator[bool]:
+def exclusive(name: str, ttl_s: int = LOCK_TTL_S) -> Iterator[bool]:
     """Hold a named lock; yields False when another process holds it.
 
     It expires by itself should its holder be killed. It only spares work: correctness rests on

@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 #: a snapshot that is older than this is no ground for a decision (its watcher republishes at
 #: least every REFRESH_S = 2 s)
 STALE_S = 10.0
+#: a reconcile whose worker was killed holds up the next ones for no longer than this; one that
+#: takes longer may overlap with another, which the database's locks and constraints allow for
+LOCK_S = 6
 #: capacity is sampled at most this often
 SAMPLE_S = 1.0
 #: a job's missing Secret is asked for again after this long
@@ -78,15 +81,14 @@ def reconcile_wanted(cluster_id: str, epoch: int) -> list[Reconciled]:
     """
     mailbox.reconcile_began(cluster_id)
     done: list[Reconciled] = []
-    while True:
-        with mailbox.exclusive(f"reconcile:{cluster_id}") as held:
+    # asked again after each release: whoever found the lock held has gone and relies on us
+    while mailbox.is_wanted(cluster_id):
+        with mailbox.exclusive(f"reconcile:{cluster_id}", LOCK_S) as held:
             if not held:
                 return done
-            while mailbox.take_wanted(cluster_id):
+            if mailbox.take_wanted(cluster_id):
                 done.append(reconcile_once(cluster_id, epoch))
-        # wanted between the last look and the release: nobody else would see to it
-        if not mailbox.is_wanted(cluster_id):
-            return done
+    return done
 
 
 def reconcile_once(

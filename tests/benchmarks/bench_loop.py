@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.cluster.client import connect
-from controlplane.cluster.interface import ClusterAddress
+from controlplane.cluster.interface import ClusterAddress, EventType
 from controlplane.cluster.names import COMMAND
 from controlplane.cluster.resources import JOBS
 from tests.manifests import (
@@ -57,6 +57,8 @@ class Patches:
     def _follow(self) -> None:
         for event in self._stream:
             now = time.perf_counter()
+            if event.type is EventType.BOOKMARK:
+                continue
             notes = event.object["metadata"].get("annotations") or {}
             self.size = int(event.object["spec"]["parallelism"])
             if COMMAND in notes:
