@@ -16,7 +16,7 @@ from apps.priorities.models import PriorityClass
 from apps.training.choices import FINISHED_PHASES
 from apps.training.models import RecoveryEvent, Replica, RunAttempt, ThroughputSample, TrainingJob
 
-AT = datetime(2026, 12, 1, 12, tzinfo=UTC)
+AT = datetime(2026, 11, 2, 12, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
 
 

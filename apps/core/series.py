@@ -26,11 +26,11 @@ class TimeBucket(Func):
         )
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> tuple[str, Any]:
-        # Julian day numbers: milliseconds, and 2440587.5 is 1970-01-01.
+        # Julian days count whole milliseconds, and 2440587.5 is 1970-01-01: rounded to be exact.
         return self.as_sql(
             compiler,
             connection,
-            template="CAST((JULIANDAY(%(expressions)s) - 2440587.5) * 86400.0 "
+            template="CAST(ROUND((JULIANDAY(%(expressions)s) - 2440587.5) * 86400000.0) / 1000.0 "
             f"/ {self.width_s!r} AS INTEGER)",
             **context,
         )

@@ -222,7 +222,7 @@ def pending_to_json(demand: engine.PendingDemand) -> dict[str, Any]:
         "priority": demand.priority,
         "pods": demand.pods,
         "requests": dict(demand.requests),
-        "since": since.isoformat() if since else None,
+        "since": since.isoformat().replace("+00:00", "Z") if since else None,
         "reason": reason_to_json(demand.reason) if demand.reason else None,
     }
 

@@ -128,9 +128,9 @@ class Migration(migrations.Migration):
                 ("prefix", models.CharField(max_length=12)),
                 ("digest", models.CharField(max_length=64, unique=True)),
                 ("created_at", models.DateTimeField()),
-                ("last_used_at", models.DateTimeField(null=True)),
-                ("expires_at", models.DateTimeField(null=True)),
-                ("revoked_at", models.DateTimeField(null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, null=True)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "user",
                     models.ForeignKey(

@@ -96,7 +96,7 @@ def test_a_plan_with_a_command() -> None:
             "priority": 1000,
             "pods": 3,
             "requests": {"nvidia.com/gpu": 8},
-            "since": datetime.fromtimestamp(NOW - 30, UTC).isoformat(),
+            "since": "2026-11-30T23:59:30Z",
             "reason": {
                 "code": "no_capacity",
                 "sentence": "Because no_capacity.",
