@@ -645,7 +645,9 @@ export interface components {
              * @description Since the last complete observation.
              */
             readonly age_s: number | null;
-            /** @description Too old to be shown as now. */
+            /** Format: date-time */
+            readonly accounted_at: string | null;
+            /** @description Capacity is too old to be shown as that of now: it is null. */
             readonly stale: boolean;
             readonly last_error: string;
             /** Format: date-time */
@@ -666,7 +668,9 @@ export interface components {
              * @description Since the last complete observation.
              */
             readonly age_s: number | null;
-            /** @description Too old to be shown as now. */
+            /** Format: date-time */
+            readonly accounted_at: string | null;
+            /** @description Capacity is too old to be shown as that of now: it is null. */
             readonly stale: boolean;
             readonly last_error: string;
             /** Format: date-time */
@@ -1346,14 +1350,15 @@ export interface components {
             /** Format: uuid */
             readonly job: string;
             attempt: string;
-            readonly kind: string;
+            /** @description scale_up, scale_down (planned), or a cause such as replica_lost. */
+            kind: string;
             /** Format: date-time */
             readonly started_at: string;
             /**
              * Format: double
              * @description Downtime: no step was committed meanwhile.
              */
-            duration_s: number;
+            duration_s: number | null;
             stages: components["schemas"]["RecoveryStageSpan"][];
             readonly quorum_id: number | null;
             readonly step: number | null;

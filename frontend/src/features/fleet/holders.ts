@@ -4,8 +4,8 @@ import { type Column, gapThreshold, type Table, withGaps } from "../../component
 import { holderSlot } from "../../components/holders.ts";
 import { categorical, lines, others, type Scheme } from "../../theme/tokens.ts";
 
-/** Samples are written on change and at least this often; a longer silence is not knowing. */
-export const longestSilence = 90;
+/** Samples are written on change and every 10 s at least; a silence of this many seconds is a gap. */
+export const longestSilence = 35;
 
 const most = 8;
 

@@ -4,7 +4,7 @@ import { duration, words } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
 import { ScrollRegion } from "../../components/ScrollRegion.tsx";
 import { StageBar, StageList } from "../../components/StageBar/StageBar.tsx";
-import { downtime } from "../../components/StageBar/stages.ts";
+import { downtime, segments } from "../../components/StageBar/stages.ts";
 import { Num, Time } from "../../components/values.tsx";
 import css from "./Job.module.css";
 
@@ -20,7 +20,7 @@ export function RecoveriesPanel({ id }: { id: string }) {
       empty={(events) => (events.length === 0 ? "Training was never interrupted." : null)}
     >
       {(events) => {
-        const scale = Math.max(...events.map((event) => event.duration_s), 0.001);
+        const scale = Math.max(...events.map(extent), 0.001);
         return (
           <ScrollRegion label="List of recovery events" className={css.events}>
             <ol className={css.eventList}>
@@ -51,6 +51,12 @@ function Event({ event, scale }: { event: Recovery; scale: number }) {
       {event.detail ? <p className={css.eventFacts}>{event.detail}</p> : null}
     </li>
   );
+}
+
+/** Seconds that an event's bar needs; an event that goes on has only its stages so far. */
+function extent(event: Recovery): number {
+  const ends = segments(event.stages).map((part) => part.start + (part.duration ?? 0));
+  return Math.max(event.duration_s ?? 0, ...ends);
 }
 
 /** Who left, who came, at which step: only what was reported. */
