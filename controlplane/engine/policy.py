@@ -20,6 +20,8 @@ DURATIONS = (
 )
 #: a list of sizes longer than this is a mistake, and would slow every cycle
 MOST_SIZES = 4096
+#: Kubernetes' own limit for an Indexed Job (completions and parallelism, batch/v1 validation)
+MOST_REPLICAS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,12 @@ def valid_sizes(policy: ElasticityPolicy) -> tuple[int, ...]:
 
 def _bounds(policy: ElasticityPolicy) -> list[FieldError]:
     errors = []
-    if not _whole(policy.min_replicas) or policy.min_replicas < 1:
-        errors.append(
-            FieldError("min_replicas", policy.min_replicas, "must be a whole number, 1 or more")
-        )
-    if not _whole(policy.max_replicas) or policy.max_replicas < 1:
-        errors.append(
-            FieldError("max_replicas", policy.max_replicas, "must be a whole number, 1 or more")
-        )
+    for name in ("min_replicas", "max_replicas"):
+        value = getattr(policy, name)
+        if not _whole(value) or not 1 <= value <= MOST_REPLICAS:
+            errors.append(
+                FieldError(name, value, f"must be a whole number from 1 to {MOST_REPLICAS}")
+            )
     if not errors and policy.max_replicas < policy.min_replicas:
         errors.append(
             FieldError(

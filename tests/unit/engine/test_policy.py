@@ -22,6 +22,7 @@ ORDINARY = make_policy(min_replicas=2, max_replicas=8)
         ({"min_replicas": 0}, ["min_replicas"]),
         ({"min_replicas": True}, ["min_replicas"]),
         ({"max_replicas": 1}, ["max_replicas"]),
+        ({"max_replicas": 2**31 - 1}, ["max_replicas"]),
         ({"min_replicas": 0, "max_replicas": 0}, ["min_replicas", "max_replicas"]),
         ({"replica_increment_step": 0}, ["replica_increment_step"]),
         ({"replica_increment_step": 1, "replica_discrete_values": (2, 4)},
