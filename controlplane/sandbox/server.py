@@ -26,7 +26,10 @@ class PortTaken(Exception):
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; PortTaken with one clear sentence."""
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # named, because asyncio sets TCP_NODELAY only on sockets whose protocol says TCP; without it
+    # each answer waits 40 ms for a delayed acknowledgement
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
