@@ -13,19 +13,19 @@ from enum import StrEnum
 from controlplane.engine.placement import (
     Capacity,
     accepts,
-    by_replica,
     holds,
     is_accelerator,
     place_of,
     shape_of,
 )
 from controlplane.engine.snapshot import ClusterSnapshot, Node, Pod, Workload
-from controlplane.engine.types import WorkloadKey
+from controlplane.engine.types import PodPhase, WorkloadKey
 
 
 class CapacityState(StrEnum):
     """FREE can be used; USED is held by a pod; USED_UNHEALTHY too, on a bad node or device;
-    TERMINATING by a pod that is leaving; RESERVED is granted and not visible yet. The rest is
+    TERMINATING by a pod that is leaving; RESERVED is granted and not visible yet, or kept for a
+    pod that the scheduler nominated (what is still terminating there counts as that). The rest is
     held by nobody: CORDONED, NOT_READY (also a device that is not offered any more), BOOTING
     (the device plugin isn't up), TAINTED (a taint that no managed workload tolerates)."""
 
@@ -93,13 +93,18 @@ def account(snapshot: ClusterSnapshot) -> Accounting:
 def reservations(snapshot: ClusterSnapshot) -> dict[str, Counter[str]]:
     """Granted places that no pod shows yet: node -> resource -> accelerators.
 
-    They are where the pods that are still missing would go first.
+    They are where the pods that are still missing would go first. Only what names a policy (or has
+    a command under way) is granted anything by us.
     """
     room = Capacity.of(snapshot)
     found: dict[str, Counter[str]] = defaultdict(Counter)
     pods = pods_by_workload(snapshot)
+    started = {flight.workload for flight in snapshot.in_flight}
     for workload in sorted(snapshot.workloads, key=lambda w: (-w.priority, w.created_at, w.key)):
-        if workload.suspended or workload.finished or not workload.managed:
+        under_way = workload.key in started
+        if workload.finished or not workload.managed:
+            continue
+        if not under_way and (workload.suspended or workload.policy is None):
             continue
         shape = shape_of(workload.shape)
         for _ in range(missing_pods(workload, target_of(snapshot, workload), pods)):
@@ -121,15 +126,16 @@ def target_of(snapshot: ClusterSnapshot, workload: Workload) -> int:
 def missing_pods(
     workload: Workload, target: int, pods: Mapping[WorkloadKey, tuple[Pod, ...]]
 ) -> int:
-    """Pods of the first `target` replicas that aren't on a node (or on their way off it)."""
-    bound = [p for p in pods.get(workload.key, ()) if place_of(p) is not None and not p.deleting]
-    replicas = by_replica(bound)
-    there = sum(
-        min(len(found), workload.shape.pods_per_replica)
-        for index, found in replicas.items()
-        if index < target
-    )
-    return max(0, target * workload.shape.pods_per_replica - there)
+    """Pods of the first `target` replicas that aren't on a node (or on their way off it). One that
+    has succeeded is never made anew, so it isn't missing."""
+    there: Counter[int] = Counter()
+    for pod in pods.get(workload.key, ()):
+        succeeded = pod.phase is PodPhase.SUCCEEDED
+        if pod.replica_index is not None and (succeeded or (holds(pod) and not pod.deleting)):
+            there[pod.replica_index] += 1
+    size = workload.shape.pods_per_replica
+    found = sum(min(n, size) for index, n in there.items() if index < target)
+    return max(0, target * size - found)
 
 
 def pods_by_workload(snapshot: ClusterSnapshot) -> dict[WorkloadKey, tuple[Pod, ...]]:
@@ -153,7 +159,9 @@ def _states(
 ) -> States:
     """States of one resource of one node; they add up to its capacity, or to what is held if
     that is more (a device that vanished under its pod)."""
-    held = [(pod, pod.requests.get(resource, 0)) for pod in pods]
+    found = [(pod, pod.requests.get(resource, 0)) for pod in pods]
+    held = [(pod, n) for pod, n in found if pod.node is not None]
+    nominated = sum(n for pod, n in found if pod.node is None)
     leaving = sum(n for pod, n in held if pod.deleting)
     used = sum(n for pod, n in held if not pod.deleting)
     there = node.capacity.get(resource, 0)
@@ -162,7 +170,7 @@ def _states(
     bad = used if not node.ready else min(used, max(0, used + leaving - offered))
     empty = max(0, there - used - leaving)
     broken = min(empty, max(0, there - offered - bad))
-    granted = min(empty - broken, reserved.get(resource, 0))
+    granted = min(empty - broken, nominated + reserved.get(resource, 0))
     counts: Counter[CapacityState] = Counter()
     counts[CapacityState.TERMINATING] += leaving
     counts[CapacityState.USED_UNHEALTHY] += bad
@@ -239,7 +247,7 @@ def _holders(snapshot: ClusterSnapshot, nodes: set[str]) -> dict[str, Mapping[Ho
     teams = {workload.key: workload.team for workload in snapshot.workloads}
     found: dict[str, Counter[Holder]] = defaultdict(Counter)
     for pod in snapshot.pods:
-        if place_of(pod) not in nodes or not holds(pod):
+        if pod.node not in nodes or not holds(pod):
             continue
         team = pod.labels.get("concertina.dev/team") or pod.namespace
         if pod.workload is not None:

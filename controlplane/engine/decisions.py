@@ -36,7 +36,8 @@ class Decision:
 @dataclass(frozen=True, slots=True)
 class PendingDemand:
     """Pods that wait. `workload_or_pod` is a workload key as text, or Pod/namespace/name;
-    `requests` is what one pod asks for; `since` unix seconds."""
+    `requests` is what one pod asks for; `since` unix seconds. `rejected`: the jobs that could have
+    given places and why each didn't, the first `serving.MOST_REJECTED` of them."""
 
     workload_or_pod: str
     priority: int
@@ -44,6 +45,7 @@ class PendingDemand:
     requests: Mapping[str, int]
     since: float
     reason: Reason
+    rejected: tuple[Rejection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

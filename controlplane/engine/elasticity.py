@@ -1,7 +1,8 @@
 """Growth into what is left, and what holds it back.
 
 `fair_share` in its simplest right form: jobs of the highest priority first; among equals the next
-valid step goes, one at a time, to the job that is least above its minimum.
+valid step goes, one at a time, to the job that is least above its minimum. A job grows only if the
+whole of its growth is worth its pause. One that still waits for its time reserves nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ def grow(jobs: Iterable[Job], capacity: Capacity, now: float) -> float | None:
     for job in jobs:
         if job.fixed is not None or job.changed or job.workload.suspended or not job.sizes:
             continue
+        if job.target < job.minimum:  # waits for all of its minimum (ordering.starts)
+            continue
         if not _has_room(job, capacity, now):
             continue
         held, until = held_back(job, now)
@@ -37,7 +40,7 @@ def grow(jobs: Iterable[Job], capacity: Capacity, now: float) -> float | None:
         job.reason = held
         if until is not None:
             due.append(until)
-    _share(ready, capacity)
+    _share_worthwhile(ready, capacity)
     return min(due, default=None)
 
 
@@ -67,26 +70,17 @@ def held_back(job: Job, now: float) -> tuple[Reason | None, float | None]:
     if budget is not None and len(recent) >= budget:
         reason = because(ReasonCode.BUDGET_SPENT, next=size, resizes=len(recent), budget=budget)
         return reason, (recent[-budget] + HOUR_S if budget else None)
-    gain = expected_gain(job, size)
-    if gain < policy.min_gain:
-        return because(
-            ReasonCode.GAIN_TOO_SMALL,
-            next=size,
-            gain_percent=gain * 100,
-            min_gain_percent=policy.min_gain * 100,
-        ), None
     return None, None
 
 
-def expected_gain(job: Job, size: int) -> float:
-    """Relative gain in samples from growing to `size`, its measured pause paid for."""
-    if job.target == 0:
-        return float("inf")
+def expected_gain(job: Job, before: int, size: int) -> float:
+    """Relative gain in samples from growing to `size`, its measured pause paid for: over the time
+    until it may be resized again, and at least `PAYBACK_S`."""
     curve = job.report.throughput if job.report else {}
     pause = (job.report.resize_cost_s if job.report else None) or 0.0
     horizon = max(PAYBACK_S, job.policy.cooldown if job.policy else 0.0)
     useful = max(0.0, 1 - pause / horizon)
-    return rate(curve, size) / rate(curve, job.target) * useful - 1
+    return rate(curve, size) / rate(curve, before) * useful - 1
 
 
 def rate(curve: Mapping[int, float], size: int) -> float:
@@ -127,8 +121,43 @@ def _no_room(job: Job, size: int, missing: int) -> Reason:
     )  # fmt: skip
 
 
-def _share(ready: list[Job], capacity: Capacity) -> None:
-    """One step at a time, until nothing more fits."""
+def _share_worthwhile(ready: list[Job], capacity: Capacity) -> None:
+    """Share what is left among the jobs whose whole growth brings more than it costs: where one's
+    wouldn't, its places go to the others."""
+    while ready:
+        mark = capacity.mark()
+        refused = _share(ready, capacity)
+        poor = [job for job in ready if job.changed and not _worthwhile(job)]
+        if not poor:
+            for job, rejection in refused:
+                job.rejected.append(rejection)
+            return
+        capacity.rollback(mark)
+        for job in poor:
+            job.reason = _gain_too_small(job, job.target)
+        for job in ready:
+            job.target = job.workload.granted
+        ready = [job for job in ready if job not in poor]
+
+
+def _worthwhile(job: Job) -> bool:
+    gain = expected_gain(job, job.workload.granted, job.target)
+    return gain >= (job.policy.min_gain if job.policy else 0.0)
+
+
+def _gain_too_small(job: Job, size: int) -> Reason:
+    return because(
+        ReasonCode.GAIN_TOO_SMALL,
+        next=size,
+        gain_percent=expected_gain(job, job.workload.granted, size) * 100,
+        min_gain_percent=(job.policy.min_gain if job.policy else 0.0) * 100,
+    )
+
+
+def _share(ready: Iterable[Job], capacity: Capacity) -> list[tuple[Job, Rejection]]:
+    """One step at a time until nothing more fits, or brings anything; the steps that were
+    refused."""
+    refused: list[tuple[Job, Rejection]] = []
     queue = [(_place_in_line(job), i, job) for i, job in enumerate(ready)]
     heapq.heapify(queue)
     while queue:
@@ -136,17 +165,30 @@ def _share(ready: list[Job], capacity: Capacity) -> None:
         size = job.next_size()
         if size is None:
             continue
-        pods = (size - job.target) * job.pods_per_replica
-        if capacity.take_now(job.shape, pods) is None:
-            missing = pods - capacity.fitting(job.shape, pods)
-            rejection = because(ReasonCode.DOES_NOT_FIT, to=size, missing=missing)
-            job.rejected.append(Rejection(f"{size} replicas", rejection))
-            if not job.changed:
-                job.reason = _no_room(job, size, missing)
+        why = _take_step(job, size, capacity)
+        if why is None:
+            job.target = size
+            job.reason = because(ReasonCode.GROWS, from_=job.workload.granted, to=size)
+            heapq.heappush(queue, (_place_in_line(job), i, job))
             continue
-        job.target = size
-        job.reason = because(ReasonCode.GROWS, from_=job.workload.granted, to=size)
-        heapq.heappush(queue, (_place_in_line(job), i, job))
+        refused.append((job, Rejection(f"{size} replicas", why)))
+        if not job.changed:
+            job.reason = why
+    return refused
+
+
+def _take_step(job: Job, size: int, capacity: Capacity) -> Reason | None:
+    """Takes the places of one step; why not, otherwise."""
+    curve = job.report.throughput if job.report else {}
+    if rate(curve, size) <= rate(curve, job.target):
+        return _gain_too_small(job, size)
+    pods = (size - job.target) * job.pods_per_replica
+    if capacity.take_now(job.shape, pods) is not None:
+        return None
+    missing = pods - capacity.fitting(job.shape, pods)
+    if job.changed:
+        return because(ReasonCode.DOES_NOT_FIT, to=size, missing=missing)
+    return _no_room(job, size, missing)
 
 
 def _place_in_line(job: Job) -> tuple[int, int]:

@@ -9,36 +9,49 @@ from controlplane.engine.reasons import ReasonCode, because
 
 def note_shortage(job: Job, now: float) -> None:
     """Since when the job has run fewer replicas than it was granted; None when it doesn't, or
-    while a resize is under way (its pods are still coming)."""
+    while a resize is under way (its pods are still coming). Replicas that have finished their
+    work aren't missed."""
     workload = job.workload
-    if workload.suspended or workload.finished or job.in_flight is not None:
+    if job.policy is None or workload.suspended or job.in_flight is not None:
         return
-    if job.running() < workload.granted:
+    if job.running() + job.completed() < workload.granted:
         since = job.history.short_since
         job.short_since = now if since is None else since
 
 
 def shrink_after_fault(job: Job, capacity: Capacity, now: float) -> float | None:
     """Once a job has been short for `fault_scale_down_timeout` it shrinks to the largest valid
-    size that still runs. Returns when that will be, or None."""
+    size that it still holds. Returns when that will be, or None."""
     if job.fixed is not None or job.policy is None or job.short_since is None:
         return None
     due = job.short_since + job.policy.fault_scale_down_timeout
-    running = job.running()
-    fits = [size for size in job.sizes if size <= running]
-    if not fits or fits[-1] >= job.target:
+    held = largest_held(job)
+    if held is None or held >= job.target:
         return None
     if now < due:
         return due
     job.reason = because(
         ReasonCode.SHRINKS_AFTER_FAULT,
         from_=job.target,
-        to=fits[-1],
-        running=running,
+        to=held,
+        running=job.running(),
         short_s=float(now - job.short_since),
         timeout_s=job.policy.fault_scale_down_timeout,
     )
-    for pod in job.leaving(fits[-1]):
-        capacity.release(pod)
-    job.target = fits[-1]
+    job.shrink_to(held, capacity)
     return None
+
+
+def largest_held(job: Job) -> int | None:
+    """The largest valid size up to the number of replicas that the job still holds; None when
+    falling to it would not help.
+
+    The highest indexes leave (KEP-3715). A lost replica with a lower one comes back on a place
+    that they free, if it has none; one that is stuck on its place (a bad node, a crash) stays
+    stuck, and the shrink would only cost a healthy replica.
+    """
+    held = job.running() + job.completed()
+    size = max((size for size in job.sizes if size <= held), default=None)
+    if size is None or any(index < size for index in job.stuck()):
+        return None
+    return size

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.engine.accounting import pods_by_workload
 from controlplane.engine.decisions import Rejection
-from controlplane.engine.placement import ENDED, PodShape, by_replica, shape_of
+from controlplane.engine.placement import (
+    ENDED,
+    Capacity,
+    PodShape,
+    by_replica,
+    holds,
+    shape_of,
+)
 from controlplane.engine.policy import ElasticityPolicy, PolicySet, valid_sizes, validate
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.snapshot import (
@@ -18,15 +27,16 @@ from controlplane.engine.snapshot import (
     TrainerReport,
     Workload,
 )
-from controlplane.engine.types import WorkloadKey
+from controlplane.engine.types import PodPhase, WorkloadKey
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """`target`: replicas that this cycle gives it. `fixed`: why its size may not change in this
-    cycle. `policy` and `sizes` are empty for a job that can't be planned."""
+    cycle. `policy` and `sizes` are empty for a job that can't be planned; `shape` is each pod's."""
 
     workload: Workload
+    shape: PodShape
     policy: ElasticityPolicy | None
     sizes: tuple[int, ...]
     pods: tuple[Pod, ...]
@@ -39,10 +49,6 @@ class Job:
     rejected: list[Rejection] = field(default_factory=list)
     growth_wanted_since: float | None = None
     short_since: float | None = None
-
-    @property
-    def shape(self) -> PodShape:
-        return shape_of(self.workload.shape)
 
     @property
     def pods_per_replica(self) -> int:
@@ -58,11 +64,13 @@ class Job:
 
     def next_size(self) -> int | None:
         """The next valid size above the target."""
-        return next((size for size in self.sizes if size > self.target), None)
+        at = bisect_right(self.sizes, self.target)
+        return self.sizes[at] if at < len(self.sizes) else None
 
-    def lower_size(self) -> int | None:
-        """The next valid size below the target."""
-        return next((size for size in reversed(self.sizes) if size < self.target), None)
+    def lower_size(self, than: int | None = None) -> int | None:
+        """The next valid size below the target (or below another size)."""
+        at = bisect_left(self.sizes, self.target if than is None else than)
+        return self.sizes[at - 1] if at else None
 
     def running(self) -> int:
         """Replicas below the target whose pods are all ready, none leaving."""
@@ -72,6 +80,38 @@ class Job:
             for index, pods in by_replica(ready).items()
             if index < self.workload.granted and len(pods) >= self.pods_per_replica
         )
+
+    def completed(self) -> int:
+        """Replicas below the granted size whose pods have all succeeded."""
+        done = Counter(pod.replica_index for pod in self.pods if pod.phase is PodPhase.SUCCEEDED)
+        return sum(
+            1
+            for index, pods in done.items()
+            if index is not None and index < self.workload.granted and pods >= self.pods_per_replica
+        )
+
+    def stuck(self) -> list[int]:
+        """Indexes of granted replicas that don't run though every pod of theirs has a place: no
+        capacity helps them."""
+        found = []
+        for index, pods in by_replica(self.pods).items():
+            placed = [pod for pod in pods if holds(pod) and not pod.deleting]
+            ready = sum(pod.ready for pod in placed)
+            if len(placed) >= self.pods_per_replica > ready and index < self.workload.granted:
+                found.append(index)
+        return found
+
+    def shrink_to(self, size: int, capacity: Capacity) -> None:
+        """The target falls; the places of the pods that leave are free later."""
+        for pod in self.freed_by(self.target, size):
+            capacity.release(pod)
+        self.target = size
+
+    def freed_by(self, before: int, after: int) -> list[Pod]:
+        """Pods that leave when the job goes from one size to a lower one. Those beyond what is
+        granted leave anyway, and count already (`lifecycle.release_leaving`)."""
+        bound = min(before, self.workload.granted)
+        return [pod for pod in self.leaving(after) if (pod.replica_index or 0) < bound]
 
     def leaving(self, size: int) -> tuple[Pod, ...]:
         """The pods that go when the job shrinks to `size`, in the order in which they go: an
@@ -106,6 +146,7 @@ def _job(
     flight = flights.get(workload.key)
     job = Job(
         workload=workload,
+        shape=shape_of(workload.shape),
         policy=policy,
         sizes=valid_sizes(policy) if policy else (),
         pods=tuple(pods),

@@ -47,15 +47,17 @@ class Demand:
 
 def demands(snapshot: ClusterSnapshot, jobs: Iterable[Job]) -> list[Demand]:
     """Everything that waits, in the order in which it is served."""
-    planned = {job.workload.key: job for job in jobs if not job.workload.suspended}
-    found = [*_pending_pods(snapshot, set(planned))]
+    jobs = list(jobs)
+    planned = {job.workload.key for job in jobs if job.policy is not None}
+    found = [*_pending_pods(snapshot, planned)]
     for job in jobs:
         found.extend(_of_job(job))
     return sorted(found, key=lambda demand: demand.order)
 
 
 def _pending_pods(snapshot: ClusterSnapshot, planned: set[WorkloadKey]) -> Iterable[Demand]:
-    """Pods that no node has taken and that ask for accelerators, equal ones together."""
+    """Pods that no node has taken and that ask for accelerators, equal ones together. Those of a
+    job that is planned are counted by its replicas instead."""
     groups: dict[tuple[str, int, PodShape], list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:
         if pod.phase in ENDED or pod.deleting or place_of(pod) or pod.workload in planned:
@@ -79,34 +81,42 @@ def _pending_pods(snapshot: ClusterSnapshot, planned: set[WorkloadKey]) -> Itera
 
 
 def _of_job(job: Job) -> Iterable[Demand]:
-    """What a job needs before anything grows: its minimum, then what it was granted."""
-    workload = job.workload
-    if workload.finished or (job.policy is None and workload.suspended):
-        return
-    if workload.suspended:
-        if job.in_flight is None:
-            yield _demand(job, DemandKind.START, job.minimum * job.pods_per_replica, 1, True)
+    """What a job needs before anything grows: its minimum, then what it was granted.
+
+    A job that isn't there yet, or has less than its minimum, gets all that it misses or nothing:
+    one unit, a gang.
+    """
+    if job.policy is None:
         return
     for_minimum, above = missing_replicas(job)
-    kind = DemandKind.REPAIR if job.target >= job.minimum else DemandKind.START
-    if for_minimum:
-        yield _demand(job, kind, job.pods_per_replica, for_minimum, True)
+    if starts(job):
+        yield _demand(job, DemandKind.START, for_minimum * job.pods_per_replica, 1, True)
+    elif for_minimum:
+        yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, for_minimum, True)
     if above:
         yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, above, False)
 
 
+def starts(job: Job) -> bool:
+    """Whether it has still to be given its minimum (a start under way has been)."""
+    if job.in_flight is not None:
+        return False
+    return job.workload.suspended or job.target < job.minimum
+
+
 def missing_replicas(job: Job) -> tuple[int, int]:
     """Replicas without a place: those that the minimum needs, and those above it."""
-    target = max(job.target, job.minimum)
-    pods = {job.workload.key: job.pods}
+    suspended = job.workload.suspended and job.in_flight is None
+    target = job.minimum if suspended else max(job.target, job.minimum)
+    pods = {job.workload.key: () if suspended else job.pods}
     missing = -(-missing_pods(job.workload, target, pods) // job.pods_per_replica)
-    for_minimum = max(0, missing - (target - job.minimum)) if job.sizes else 0
+    for_minimum = max(0, missing - (target - job.minimum))
     return for_minimum, missing - for_minimum
 
 
 def units_left(demand: Demand) -> int:
     """Units that a demand still needs: a job's target may have fallen since it was listed."""
-    if demand.job is None or demand.job.workload.suspended:
+    if demand.job is None or demand.kind is DemandKind.START:
         return demand.units
     return min(demand.units, missing_replicas(demand.job)[0 if demand.reclaims else 1])
 

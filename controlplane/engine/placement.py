@@ -51,8 +51,10 @@ def is_accelerator(resource: str) -> bool:
 
 
 def holds(pod: Pod) -> bool:
-    """Whether a pod occupies its node: bound (or nominated), and not ended."""
-    return pod.phase not in ENDED and place_of(pod) is not None
+    """Whether a pod occupies its place: bound and not ended, or nominated and not leaving."""
+    if pod.phase in ENDED:
+        return False
+    return pod.node is not None or (pod.nominated_node is not None and not pod.deleting)
 
 
 def place_of(pod: Pod) -> str | None:
@@ -81,6 +83,8 @@ class Capacity:
         self._later: Ledger = {node.name: dict(node.allocatable) for node in self._nodes}
         self._candidates: dict[PodShape, tuple[str, ...]] = {}
         self._log: list[tuple[Amounts, str, int]] = []
+        #: shapes that found no place, until something is given back (kueue 9715)
+        self._full: set[tuple[PodShape, int]] = set()
         for pod in pods:
             place = place_of(pod)
             if place not in self._now or not holds(pod):
@@ -110,6 +114,7 @@ class Capacity:
         place = place_of(pod)
         if place in self._later and holds(pod) and not pod.deleting:
             self._change(self._later[place], pod.requests, 1)
+            self._full.clear()
 
     def fitting(self, shape: PodShape, most: int) -> int:
         """How many pods of a shape fit now, counted up to `most`; nothing is taken."""
@@ -127,6 +132,8 @@ class Capacity:
 
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark."""
+        if len(self._log) > mark:
+            self._full.clear()
         while len(self._log) > mark:
             amounts, name, delta = self._log.pop()
             amounts[name] -= delta
@@ -138,9 +145,11 @@ class Capacity:
     ) -> tuple[str, ...] | None:
         mark = self.mark()
         places = []
+        known = (shape, len(ledgers))
         for _ in range(pods):
-            place = self._best(shape, ledgers)
+            place = None if known in self._full else self._best(shape, ledgers)
             if place is None:
+                self._full.add(known)
                 self.rollback(mark)
                 return None
             for ledger in ledgers:

@@ -5,20 +5,19 @@ The steps of DESIGN.md, Planning, in their order: each is a function that can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from controlplane.engine.accounting import account
 from controlplane.engine.commands import Command, CommandKind
 from controlplane.engine.decisions import Decision, PendingDemand, Plan, Rejection
 from controlplane.engine.elasticity import grow
 from controlplane.engine.failures import note_shortage, shrink_after_fault
 from controlplane.engine.jobs import Job, load_jobs
-from controlplane.engine.ordering import Demand, DemandKind, demands, units_left
+from controlplane.engine.lifecycle import release_leaving, to_valid_size
+from controlplane.engine.ordering import demands
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.preemption import reclaim_unit
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.serialize import canonical, digest
+from controlplane.engine.serving import serve
 from controlplane.engine.snapshot import ClusterSnapshot
 
 __all__ = ["Decision", "PendingDemand", "Plan", "Rejection", "plan"]
@@ -40,15 +39,15 @@ def plan(snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> Plan:
             job.short_since = job.history.short_since
         return _result(snapshot, policies, now, jobs, [], None)
     capacity = Capacity.of(snapshot)
-    _release_leaving(jobs, capacity)
+    release_leaving(jobs, capacity)
     for job in jobs:
         note_shortage(job, now)
-        _to_valid_size(job, capacity)
+        to_valid_size(job, capacity)
     due = [shrink_after_fault(job, capacity, now) for job in jobs]
-    pending = [_serve(demand, jobs, capacity) for demand in demands(snapshot, jobs)]
+    pending = serve(demands(snapshot, jobs), jobs, capacity)
     due.append(grow(jobs, capacity, now))
     wake = min((at for at in due if at is not None), default=None)
-    return _result(snapshot, policies, now, jobs, [p for p in pending if p is not None], wake)
+    return _result(snapshot, policies, now, jobs, pending, wake)
 
 
 def _unusable(snapshot: ClusterSnapshot, now: float) -> Reason | None:
@@ -58,131 +57,6 @@ def _unusable(snapshot: ClusterSnapshot, now: float) -> Reason | None:
     if age > STALE_S:
         return because(ReasonCode.SNAPSHOT_STALE, age_s=float(age))
     return None
-
-
-def _release_leaving(jobs: Iterable[Job], capacity: Capacity) -> None:
-    """Replicas beyond what is granted leave, though nothing shows it yet."""
-    for job in jobs:
-        size = 0 if job.workload.suspended else min(job.target, job.workload.granted)
-        for pod in job.leaving(size):
-            capacity.release(pod)
-
-
-def _to_valid_size(job: Job, capacity: Capacity) -> None:
-    """A size that the policy doesn't know (somebody scaled by hand, or the policy changed) falls
-    to the next lower valid one."""
-    if job.fixed is not None or job.workload.suspended or job.policy is None:
-        return
-    lower = job.lower_size()
-    if job.target in job.sizes or lower is None:
-        return
-    job.reason = because(
-        ReasonCode.SHRINKS_TO_POLICY, from_=job.target, to=lower, policy=job.policy.name
-    )
-    for pod in job.leaving(lower):
-        capacity.release(pod)
-    job.target = lower
-
-
-def _serve(demand: Demand, jobs: list[Job], capacity: Capacity) -> PendingDemand | None:
-    """Find places for one demand: free ones, then ones that are being released, then reclaimed
-    ones. What it takes is gone for whoever comes after."""
-    units = units_left(demand)
-    if units == 0:
-        return None
-    at_once = _take(demand, units, capacity, later=False)
-    later = _take(demand, units - at_once, capacity, later=True)
-    donors: dict[str, Job] = {}
-    rejected: list[Rejection] = []
-    reclaimed = 0
-    while demand.reclaims and at_once + later + reclaimed < units:
-        steps, rejected = reclaim_unit(demand, jobs, capacity)
-        if not steps:
-            break
-        reclaimed += 1
-        donors |= {str(step.job.workload.key): step.job for step in steps}
-        reclaimed += _take(demand, units - at_once - later - reclaimed, capacity, later=True)
-    for donor in donors.values():
-        donor.reason = _gives(donor, demand, units)
-    reason = _why_pending(demand, units, at_once, later, reclaimed, donors)
-    if demand.job is not None:
-        _answer(demand.job, demand, units == at_once, reason, rejected)
-    return PendingDemand(
-        workload_or_pod=demand.name,
-        priority=demand.priority,
-        pods=units * demand.pods_per_unit,
-        requests=dict(demand.shape.requests),
-        since=demand.since,
-        reason=reason,
-    )
-
-
-def _take(demand: Demand, units: int, capacity: Capacity, *, later: bool) -> int:
-    """How many of `units` found places, which are now taken."""
-    take = capacity.take_later if later else capacity.take_now
-    taken = 0
-    while taken < units and take(demand.shape, demand.pods_per_unit) is not None:
-        taken += 1
-    return taken
-
-
-def _gives(donor: Job, demand: Demand, units: int) -> Reason:
-    resource, n = (demand.shape.accelerators or (("accelerators", 0),))[0]
-    return because(
-        ReasonCode.SHRINKS_FOR_PRIORITY,
-        from_=donor.workload.granted,
-        to=donor.target,
-        demand=demand.name,
-        demand_priority=demand.priority,
-        accelerators=units * demand.pods_per_unit * n,
-        resource=resource,
-        priority=donor.workload.priority,
-    )
-
-
-def _why_pending(
-    demand: Demand, units: int, at_once: int, later: int, reclaimed: int, donors: dict[str, Job]
-) -> Reason:
-    """Where the demand stands after it was served, in pods."""
-    size = demand.pods_per_unit
-    lacking = (units - at_once - later - reclaimed) * size
-    if lacking:
-        resource, n = (demand.shape.accelerators or (("accelerators", 0),))[0]
-        return because(
-            ReasonCode.NO_CAPACITY,
-            placed=units * size - lacking,
-            pods=units * size,
-            accelerators=lacking * n,
-            resource=resource,
-        )
-    if reclaimed:
-        return because(ReasonCode.RECLAIMS, pods=reclaimed * size, donors=", ".join(sorted(donors)))
-    if later:
-        return because(ReasonCode.WAITS_FOR_RELEASE, pods=later * size)
-    return because(ReasonCode.FITS)
-
-
-def _answer(
-    job: Job, demand: Demand, fits: bool, reason: Reason, rejected: Iterable[Rejection]
-) -> None:
-    """What serving a job's own demand means for its size."""
-    job.rejected.extend(rejected)
-    if demand.kind is not DemandKind.START:
-        job.reason = job.reason or because(
-            ReasonCode.REPAIRING, running=job.running(), to=job.target
-        )
-        return
-    if job.fixed is not None:
-        return
-    if not fits:
-        waits = because(ReasonCode.WAITS_FOR_MINIMUM, min=job.minimum)
-        job.reason = waits if reason.code is ReasonCode.NO_CAPACITY else reason
-        return
-    if job.workload.suspended:
-        job.reason = because(ReasonCode.ADMITTED, to=job.minimum)
-    else:
-        job.reason = because(ReasonCode.GROWS_TO_MINIMUM, from_=job.target, to=job.minimum)
-    job.target = job.minimum
 
 
 # -- what comes of it ------------------------------------------------------------------------
@@ -218,7 +92,8 @@ def _decision(job: Job) -> Decision:
         reason=reason or because(ReasonCode.AT_MAXIMUM, to=job.target),
         rejected=tuple(job.rejected),
         growth_wanted_since=None if job.changed else job.growth_wanted_since,
-        short_since=job.short_since,
+        # a shrink starts the clock of the next fault anew
+        short_since=None if job.changed else job.short_since,
     )
 
 

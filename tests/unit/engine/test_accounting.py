@@ -50,9 +50,9 @@ def test_states_of_one_node(node, pods, want):
     assert totals == {GPU: want}
 
 
-def test_a_nominated_pod_holds_its_place():
+def test_a_nominated_pod_reserves_its_place():
     snapshot = make_snapshot([make_node("n0")], [make_pod(nominated_node="n0", gpus=2)])
-    assert account(snapshot).totals[GPU] == {"used": 2, "free": 6}
+    assert account(snapshot).totals[GPU] == {"free": 6, "reserved": 2}
 
 
 def test_granted_and_not_visible_yet_is_reserved():
