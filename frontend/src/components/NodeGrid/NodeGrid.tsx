@@ -21,9 +21,10 @@ export interface GridNode {
 export function NodeGrid({ nodes }: { nodes: readonly GridNode[] }) {
   const [chosen, setChosen] = useState<string | null>(null);
   const tiles = useRef(new Map<string, HTMLButtonElement>());
-  const pools = [...new Set(nodes.map((node) => node.pool))];
+  const pools = poolsOf(nodes);
   const detail = nodes.find((node) => node.name === chosen);
-  const tabStop = detail ? detail.name : nodes[0]?.name;
+  const first = nodes.find((node) => node.pool === pools[0]);
+  const tabStop = detail ? detail.name : first?.name;
 
   const move = (event: KeyboardEvent, name: string) => {
     const to = neighbour(event.key, name, nodes, tiles.current);
@@ -64,6 +65,15 @@ export function NodeGrid({ nodes }: { nodes: readonly GridNode[] }) {
         {detail ? <Detail node={detail} /> : "Point at a node, or move to it with the arrow keys."}
       </div>
     </div>
+  );
+}
+
+/** Pool names, the largest first. */
+function poolsOf(nodes: readonly GridNode[]): string[] {
+  const sizes = new Map<string, number>();
+  for (const node of nodes) sizes.set(node.pool, (sizes.get(node.pool) ?? 0) + 1);
+  return [...sizes.keys()].sort(
+    (a, b) => (sizes.get(b) ?? 0) - (sizes.get(a) ?? 0) || a.localeCompare(b),
   );
 }
 
@@ -153,7 +163,7 @@ function neighbour(
   nodes: readonly GridNode[],
   tiles: ReadonlyMap<string, HTMLElement>,
 ): string | undefined {
-  const ordered = [...new Set(nodes.map((node) => node.pool))].flatMap((pool) =>
+  const ordered = poolsOf(nodes).flatMap((pool) =>
     nodes.filter((node) => node.pool === pool).map((node) => node.name),
   );
   const at = ordered.indexOf(name);

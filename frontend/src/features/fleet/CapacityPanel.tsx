@@ -27,13 +27,17 @@ export function CapacityPanel() {
     >
       {() => (
         <div className={css.resources}>
-          {cluster?.capacity.map((one) => (
+          {largestFirst(cluster?.capacity ?? []).map((one) => (
             <Resource key={one.resource} capacity={one} />
           ))}
         </div>
       )}
     </Panel>
   );
+}
+
+function largestFirst(capacity: readonly CapacityNow[]): CapacityNow[] {
+  return [...capacity].sort((a, b) => (b.total ?? 0) - (a.total ?? 0));
 }
 
 function Resource({ capacity }: { capacity: CapacityNow }) {

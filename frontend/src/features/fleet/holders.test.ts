@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import type { CapacityPoint } from "../../api/types.ts";
 import { forgetHolders } from "../../components/holders.ts";
 import { categorical } from "../../theme/tokens.ts";
-import { holderChart } from "./holders.ts";
+import { holderChart, shortNames } from "./holders.ts";
 
 const states: CapacityPoint["states"] = {
   free: 256,
@@ -51,10 +51,18 @@ describe("holderChart", () => {
     const holders = Object.fromEntries(Array.from({ length: 11 }, (_, n) => [`team-${n}`, 20 - n]));
     const { series, table } = holderChart([makePoint(0, holders)], "dark");
     expect(series).toHaveLength(10);
-    expect(series[8]?.label).toBe("3 more");
+    expect(series[8]?.label).toBe("3 smaller");
     expect(table.columns[8]).toEqual([12 + 11 + 10]);
     const colours = series.slice(0, 8).map((one) => one.colour);
     expect(new Set(colours).size).toBe(8);
+  });
+
+  it("many small and short ones share a band, so that the large ones stay apart", () => {
+    const points = [0, 5, 10, 15].map((at) =>
+      makePoint(at, { "Job/train/atlas": 120, "Job/serve/chat": 64, [`Job/probe/p-${at}`]: 4 }),
+    );
+    const labels = holderChart(points, "light").series.map((one) => one.label);
+    expect(labels).toEqual(["atlas", "chat", "p-0", "3 smaller", "total"]);
   });
 
   it("a holder keeps its colour when others come and go", () => {
@@ -65,4 +73,18 @@ describe("holderChart", () => {
     expect(before).toBe(after);
     expect(categorical.light).toContain(before);
   });
+});
+
+it.each([
+  [
+    ["Job/train/atlas", "Deployment/serve/chat"],
+    ["atlas", "chat"],
+  ],
+  [
+    ["Job/train/atlas", "Job/test/atlas"],
+    ["train/atlas", "test/atlas"],
+  ],
+  [["foundation"], ["foundation"]],
+])("short names of %j are %j", (holders, want) => {
+  expect([...shortNames(holders).values()]).toEqual(want);
 });

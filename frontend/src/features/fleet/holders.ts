@@ -8,37 +8,61 @@ import { categorical, lines, others, type Scheme } from "../../theme/tokens.ts";
 export const longestSilence = 35;
 
 const most = 8;
+/** A band of its own needs this share of the total, on average over the samples. */
+const visible = 0.015;
+/** As many bands are drawn however small they are. */
+const least = 3;
 
-/** Holders by the most they ever held in the series, largest first. */
-function byPeak(points: readonly CapacityPoint[]): string[] {
-  const peaks = new Map<string, number>();
+/** Holders by their mean over the samples, largest first, with that mean's share of the total. */
+function byMean(points: readonly CapacityPoint[]): { holder: string; share: number }[] {
+  const sums = new Map<string, number>();
+  let total = 0;
   for (const point of points) {
+    total += point.total;
     for (const [holder, held] of Object.entries(point.holders)) {
-      if (held > (peaks.get(holder) ?? 0)) peaks.set(holder, held);
+      sums.set(holder, (sums.get(holder) ?? 0) + held);
     }
   }
-  return [...peaks.entries()]
-    .sort(([a, heldByA], [b, heldByB]) => heldByB - heldByA || a.localeCompare(b))
-    .map(([holder]) => holder);
+  return [...sums.entries()]
+    .map(([holder, sum]) => ({ holder, share: total > 0 ? sum / total : 0 }))
+    .sort((a, b) => b.share - a.share || a.holder.localeCompare(b.holder));
+}
+
+/** Short names: `Job/train/atlas` is `atlas`, or `train/atlas` where another has that name too. */
+export function shortNames(holders: readonly string[]): Map<string, string> {
+  const last = (holder: string) => holder.split("/").at(-1) ?? holder;
+  const uses = new Map<string, number>();
+  for (const holder of holders) uses.set(last(holder), (uses.get(last(holder)) ?? 0) + 1);
+  return new Map(
+    holders.map((holder) => {
+      const unique = uses.get(last(holder)) === 1;
+      return [holder, unique ? last(holder) : holder.split("/").slice(-2).join("/")];
+    }),
+  );
 }
 
 /**
- * The stacked chart of who holds what: the eight largest holders, the rest together, and the total
- * as a line. Within a sample, a holder that isn't named holds nothing; between samples too far
+ * The stacked chart of who holds what: the largest holders (eight at most), the rest together, and
+ * the total as a line. Within a sample, a holder that isn't named holds nothing; between samples too far
  * apart nothing is known.
  */
 export function holderChart(
   points: readonly CapacityPoint[],
   scheme: Scheme,
 ): { series: ChartSeries[]; table: Table } {
-  const ranked = byPeak(points);
-  for (const holder of [...ranked].sort()) holderSlot(holder, most);
-  const shown = ranked.slice(0, most).sort((a, b) => ranked.indexOf(a) - ranked.indexOf(b));
-  const rest = ranked.slice(most);
+  const ranked = byMean(points);
+  const bands = Math.min(
+    most,
+    Math.max(least, ranked.filter((one) => one.share >= visible).length),
+  );
+  const shown = ranked.slice(0, bands).map((one) => one.holder);
+  const rest = ranked.slice(bands).map((one) => one.holder);
+  for (const holder of [...shown].sort()) holderSlot(holder, most);
+  const names = shortNames(shown);
   const palette = categorical[scheme];
   const series: ChartSeries[] = distinct(shown, palette).map(([holder, colour]) => ({
     key: holder,
-    label: holder,
+    label: names.get(holder) ?? holder,
     colour,
     shape: "area",
     title: holder,
@@ -49,10 +73,10 @@ export function holderChart(
   if (rest.length > 0) {
     series.push({
       key: "\u0000rest",
-      label: `${rest.length} more`,
+      label: `${rest.length} smaller`,
       colour: others[scheme],
       shape: "area",
-      title: rest.join(", "),
+      title: rest.slice(0, 20).join(", "),
     });
     columns.push(
       points.map((point) => rest.reduce((all, holder) => all + (point.holders[holder] ?? 0), 0)),

@@ -3,14 +3,21 @@ import { Ladder } from "../../components/Ladder/Ladder.tsx";
 import { Panel, type PanelQuery } from "../../components/Panel.tsx";
 import css from "./Job.module.css";
 
-export function CountsPanel({ job, query }: { job: JobDetail; query: PanelQuery<JobDetail> }) {
+interface CountsPanelProps {
+  job: JobDetail;
+  query: PanelQuery<JobDetail>;
+  /** When the counts were last known to be true. */
+  observedAt: string | null;
+}
+
+export function CountsPanel({ job, query, observedAt }: CountsPanelProps) {
   return (
     <Panel
       title="Replica counts"
       query={{ ...query, error: null }}
       loadingHeight={124}
-      observedAt={() => (job.finished_at ? new Date().toISOString() : job.observed_at)}
-      staleAfter={60}
+      observedAt={job.finished_at ? undefined : () => observedAt}
+      staleAfter={30}
       actions={job.valid_sizes ? <Sizes sizes={job.valid_sizes} /> : null}
     >
       {() => <Ladder counts={job} max={job.max_replicas} />}

@@ -36,7 +36,7 @@ const one = (key: keyof (typeof lines)["light"], label: string, scheme: Scheme):
 ];
 
 /** Replicas, loss, throughput and batch over one time axis, with one cursor. */
-export function JobCharts({ job }: { job: JobDetail }) {
+export function JobCharts({ job, observedAt }: { job: JobDetail; observedAt: string | null }) {
   const { range = "15m" } = useSearch({ from: "/jobs/$jobId" });
   const navigate = useNavigate();
   const seconds = ranges[range];
@@ -75,7 +75,13 @@ export function JobCharts({ job }: { job: JobDetail }) {
         />
       </div>
       <div className={css.charts}>
-        <CountsChart job={job} samples={series} scheme={scheme} common={common} />
+        <CountsChart
+          job={job}
+          observedAt={observedAt}
+          samples={series}
+          scheme={scheme}
+          common={common}
+        />
         <Panel title="Loss" level={3} query={samples} loadingHeight={height + 24} empty={empty}>
           {() => (
             <Chart
@@ -133,17 +139,24 @@ const fromZero = { min: 0 };
 
 interface CountsChartProps {
   job: JobDetail;
+  observedAt: string | null;
   samples: readonly Sample[] | undefined;
   scheme: Scheme;
   common: Omit<React.ComponentProps<typeof Chart>, "label" | "series" | "table">;
 }
 
-function CountsChart({ job, samples, scheme, common }: CountsChartProps) {
+function CountsChart({ job, observedAt, samples, scheme, common }: CountsChartProps) {
   const decisions = useDecisions({ job: job.id });
   const seen = useCountsSeen(job.id);
   const table = useMemo(
-    () => countsTable({ job, decisions: decisions.data ?? [], samples: samples ?? [], seen }),
-    [job, decisions.data, samples, seen],
+    () =>
+      countsTable({
+        job: { ...job, observed_at: observedAt },
+        decisions: decisions.data ?? [],
+        samples: samples ?? [],
+        seen,
+      }),
+    [job, observedAt, decisions.data, samples, seen],
   );
   const series = useMemo<ChartSeries[]>(
     () =>

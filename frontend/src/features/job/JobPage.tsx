@@ -2,7 +2,8 @@ import { Skeleton } from "@mantine/core";
 import { Link, useParams } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { noteCounts } from "../../api/counts.ts";
-import { useJob } from "../../api/queries.ts";
+import { useClusters, useJob } from "../../api/queries.ts";
+import type { JobDetail } from "../../api/types.ts";
 import { BackIcon } from "../../components/icons.tsx";
 import { Failure } from "../../components/Panel.tsx";
 import { AttemptsPanel } from "./AttemptsPanel.tsx";
@@ -20,6 +21,7 @@ export function JobPage() {
   const { jobId } = useParams({ from: "/jobs/$jobId" });
   const query = useJob(jobId);
   const job = query.data;
+  const observedAt = useObservedAt(job);
 
   useEffect(() => {
     if (job) noteCounts(job);
@@ -40,10 +42,10 @@ export function JobPage() {
         <>
           <JobHeader job={job} />
           <div className={css.top}>
-            <CountsPanel job={job} query={query} />
+            <CountsPanel job={job} query={query} observedAt={observedAt} />
             <TrainingPanel job={job} query={query} />
           </div>
-          <JobCharts job={job} />
+          <JobCharts job={job} observedAt={observedAt} />
           <div className={css.lower}>
             <div className={css.column}>
               <RecoveriesPanel id={job.id} />
@@ -67,4 +69,17 @@ export function JobPage() {
       )}
     </>
   );
+}
+
+/**
+ * When the job's counts were last true. A job that doesn't change is not written again, so that the
+ * last observation of its whole cluster is what tells.
+ */
+function useObservedAt(job: JobDetail | undefined): string | null {
+  const clusters = useClusters();
+  if (!job?.observed_at) return null;
+  const cluster = clusters.data?.find((one) => one.name === job.cluster);
+  const whole = cluster?.last_observed_at;
+  if (!whole || job.finished_at) return job.observed_at;
+  return Date.parse(whole) > Date.parse(job.observed_at) ? whole : job.observed_at;
 }

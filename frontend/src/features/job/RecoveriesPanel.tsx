@@ -41,13 +41,21 @@ function Event({ event, scale }: { event: Recovery; scale: number }) {
       <div className={css.eventHead}>
         <Time at={event.started_at} />
         <b>{words(event.kind)}</b>
-        <span className={css.eventFacts}>{members(event)}</span>
+        <span className={css.eventFacts} title={[...event.lost, ...event.joined].join(", ")}>
+          {members(event)}
+        </span>
         <span className={css.downtime}>
           down <Num value={downtime(event.stages, event.duration_s)} format={duration} />
         </span>
       </div>
-      <StageBar stages={event.stages} scale={scale} />
-      <StageList stages={event.stages} />
+      {event.stages.length > 0 ? (
+        <>
+          <StageBar stages={event.stages} scale={scale} />
+          <StageList stages={event.stages} />
+        </>
+      ) : (
+        <p className={css.eventFacts}>The trainer did not report its stages.</p>
+      )}
       {event.detail ? <p className={css.eventFacts}>{event.detail}</p> : null}
     </li>
   );
@@ -62,10 +70,15 @@ function extent(event: Recovery): number {
 /** Who left, who came, at which step: only what was reported. */
 function members(event: Recovery): string {
   const parts = [
-    event.lost.length > 0 ? `lost ${event.lost.join(", ")}` : "",
-    event.joined.length > 0 ? `joined ${event.joined.join(", ")}` : "",
+    event.lost.length > 0 ? `lost ${named(event.lost)}` : "",
+    event.joined.length > 0 ? `joined ${named(event.joined)}` : "",
     event.step === null ? "" : `at step ${event.step}`,
     event.quorum_id === null ? "" : `quorum ${event.quorum_id}`,
   ];
   return parts.filter(Boolean).join(" · ");
+}
+
+/** A few by name, many by their number; all of them are in the title. */
+function named(replicas: readonly string[]): string {
+  return replicas.length <= 2 ? replicas.join(", ") : `${replicas.length} replicas`;
 }
