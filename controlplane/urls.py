@@ -35,3 +35,6 @@ urlpatterns = [
     # A missing asset is a 404, not the page.
     re_path(rf"^(?!{settings.STATIC_URL.lstrip('/')}).*$", spa.page, name="page"),
 ]
+
+handler400 = "apps.core.api.errors.bad_request"
+handler500 = "apps.core.api.errors.server_error"

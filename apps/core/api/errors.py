@@ -10,7 +10,9 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.core.exceptions import ValidationError as ModelError
-from django.http import Http404, HttpRequest, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views import csrf, defaults
+from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
@@ -83,5 +85,30 @@ def error_response(status_code: int, code: str, message: str) -> JsonResponse:
     )
 
 
+@csrf_exempt
 def not_found(request: HttpRequest, *_: Any, **__: Any) -> JsonResponse:
     return error_response(404, "not_found", f"There is nothing at {request.path}.")
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """The API's shape for the API, Django's page for forms. (DRF's own views say it themselves;
+    this is for those that check before DRF does.)"""
+    if is_api(request):
+        return error_response(403, "csrf_failed", f"CSRF check failed: {reason}")
+    return csrf.csrf_failure(request, reason)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if is_api(request):
+        return error_response(400, "bad_request", "The request can't be understood.")
+    return defaults.bad_request(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    if is_api(request):
+        return error_response(500, "server_error", "Our fault: the server's log says more.")
+    return defaults.server_error(request)
+
+
+def is_api(request: HttpRequest) -> bool:
+    return request.path.startswith("/api/")

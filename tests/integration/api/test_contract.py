@@ -28,7 +28,7 @@ from tests.rows import (
 )
 
 DOCUMENT = ROOT / "docs" / "openapi.yaml"
-EXAMPLES = 12
+EXAMPLES = 8
 
 
 def test_the_document_is_current(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_forged_sign_in_is_refused(make_api: Callable[..., APIClient]) -> None
     make_user("ann")
     client = APIClient(enforce_csrf_checks=True)
     given = {"username": "ann", "password": PASSWORD}
-    assert client.post("/api/v1/session/", given).status_code == 403
+    assert error(client.post("/api/v1/session/", given)) == (403, None, "csrf_failed")
 
 
 def test_guessing_is_throttled_for_that_name_only(make_api: Callable[..., APIClient]) -> None:
