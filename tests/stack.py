@@ -98,7 +98,7 @@ class Stack:
                 base_url=f"https://127.0.0.1:{self.sandbox_port}",
                 verify=ssl.create_default_context(cafile=str(state / "ca.crt")),
                 headers={"Authorization": f"Bearer {(state / 'token').read_text().strip()}"},
-                timeout=10,
+                timeout=30,
             )
         return self._api
 
@@ -303,7 +303,10 @@ class Stack:
         return found
 
     def delete(self, api: str, namespace: str | None, plural: str, name: str) -> None:
-        self.api.delete(self.path(api, namespace, plural, name)).raise_for_status()
+        """As kubectl does: what the object owns goes too (a Job's own default is to orphan it)."""
+        path = self.path(api, namespace, plural, name)
+        answer = self.api.delete(path, params={"propagationPolicy": "Background"})
+        answer.raise_for_status()
 
     def merge(self, api: str, namespace: str | None, plural: str, name: str, patch: Any) -> Any:
         answer = self.api.patch(
