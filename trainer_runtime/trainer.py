@@ -1,0 +1,491 @@
+"""The step API: elastic data-parallel training of a plain module.
+
+    with ElasticTrainer(model, optimizer, load=load, loss=loss, samples=n, options=o) as trainer:
+        for done in trainer:
+            print(done.step, done.loss)
+
+`load(indices)` gives a batch, `loss(batch)` the SUM of its samples' losses. The gradient is that of
+the mean over the global batch, whatever the number of replicas. Between two steps the group may
+have grown, shrunk or lost a member; the loop doesn't notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from trainer_runtime import checkpoint
+from trainer_runtime.client import AuthorityError, Client, Notice
+from trainer_runtime.drain import Drain
+from trainer_runtime.gradients import Gradients
+from trainer_runtime.group import Group, GroupError
+from trainer_runtime.options import TrainerOptions
+from trainer_runtime.protocol import Phase, Quorum, parse_address
+from trainer_runtime.rendezvous import enter
+from trainer_runtime.replica import ReplicaState, Stateful
+from trainer_runtime.reporting import Reporter
+from trainer_runtime.sampler import ElasticSampler, mix, shares
+from trainer_runtime.stages import StageClock
+from trainer_runtime.state import StateError
+from trainer_runtime.telemetry import Telemetry, TelemetryOptions
+from trainer_runtime.wire import RecoveryStage
+
+_RETRY_S = (0.05, 2.0)
+
+
+class _Superseded(Exception):
+    """The epoch went out of force while a step was under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A committed step: `step` counts from 1, `loss` is the mean over the global batch, `indices`
+    the samples of this replica's share. `adopted`: the peers committed it with this replica's share
+    while it was cut off, and it took the result over from them."""
+
+    step: int
+    loss: float
+    epoch: int
+    world_size: int
+    rank: int
+    indices: tuple[int, ...]
+    adopted: bool = False
+
+
+class ElasticTrainer:
+    """One replica. Not thread-safe: used by the thread that made it.
+
+    `tokens_per_sample` is for the reports only. `after(result)` is called after each commit.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        load: Callable[[Sequence[int]], Any],
+        loss: Callable[[Any], torch.Tensor],
+        samples: int,
+        options: TrainerOptions,
+        scheduler: Stateful | None = None,
+        extra: dict[str, Stateful] | None = None,
+        tokens_per_sample: int | None = None,
+        telemetry: Telemetry | None = None,
+        drain: Drain | None = None,
+    ) -> None:
+        self.options = options
+        sampler = ElasticSampler(
+            samples, options.global_batch, seed=options.seed, shuffle=options.shuffle
+        )
+        self.state = ReplicaState(model, optimizer, sampler, scheduler, extra)
+        self.gradients = Gradients(model.parameters())
+        self._load, self._loss, self._tokens = load, loss, tokens_per_sample
+        self.telemetry = telemetry or Telemetry(TelemetryOptions.from_env(), self.log)
+        self.reporter = Reporter(
+            self.telemetry, total_steps=options.total_steps, every_s=options.report_every
+        )
+        self.member = f"{options.replica}#{uuid.uuid4().hex[:8]}"
+        self.client = Client(
+            parse_address(options.authority), job=options.job, member=self.member,
+            name=options.replica, min_replicas=options.min_replicas,
+            on_superseded=self._abort,
+        )  # fmt: skip
+        self.drain = drain
+        self.quorum: Quorum | None = None
+        self._group: Group | None = None
+        self._old: Group | None = None
+        self._clock: StageClock | None = None  # runs from a failure to the next commit
+        self._parked_at: float | None = None  # of a planned change
+        self._under_way: tuple[int, int, tuple[int, ...]] | None = None  # step, epoch, indices
+        self._adopted: StepResult | None = None
+        self._started_at = time.monotonic()
+        self._before = 0
+        self._retry = _RETRY_S[0]
+        self._ended = False
+        self._writer: threading.Thread | None = None
+        self._freeing: list[threading.Thread] = []
+
+    # ---- the script's side -----------------------------------------------------------------
+
+    def __enter__(self) -> ElasticTrainer:
+        """Warm up, then offer this replica to the authority; it joins at a step boundary."""
+        if self.options.warm_up:
+            seconds = self.state.warm_up(self._rehearse)
+            self.log(f"warmed up in {seconds:.2f} s")
+        if self.options.checkpoint_dir is not None:
+            self.client.claim.checkpoint_step = next(
+                iter(checkpoint.steps(self.options.checkpoint_dir)), -1
+            )
+        self.drain = self.drain or Drain()
+        self.drain.into(self.client.request_leave)
+        self._started_at = time.monotonic()
+        self.client.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is not None and not self._ended:
+            self.client.bye("failed", self.state.counters.step)
+        self.close()
+
+    def __iter__(self) -> Iterator[StepResult]:
+        while (result := self.step()) is not None:
+            yield result
+
+    def step(self) -> StepResult | None:
+        """Train until one more step is committed; None when this replica is done: the last step
+        is reached, or it was asked to leave. Raises AuthorityError if the authority refuses it,
+        StateError if there are only damaged checkpoints; what `load` and `loss` raise."""
+        while not self._ended:
+            if self._group is None and not self._join():
+                break
+            if self._adopted is not None:
+                result, self._adopted = self._adopted, None
+                return result
+            if self._at_end():
+                self._finish()
+                break
+            try:
+                return self._attempt()
+            except (_Superseded, GroupError) as error:
+                self._failed(error)
+        return None
+
+    @contextlib.contextmanager
+    def long_call(self) -> Iterator[None]:
+        """Announce a call that takes long and reports no progress, such as a compilation."""
+        with self.client.paused():
+            yield
+
+    def close(self) -> None:
+        """Leave nothing behind: connections, groups, threads, signal handlers."""
+        self._ended = True
+        if self._writer is not None:
+            self._writer.join()
+        self._drop_group()
+        self._free_old()
+        self.client.close()
+        self.telemetry.close()
+        for thread in self._freeing:
+            thread.join(2.0)
+        if self.drain is not None:
+            self.drain.restore()
+
+    def log(self, text: str) -> None:
+        print(f"[{self.options.replica}] {text}", file=sys.stderr, flush=True)
+
+    # ---- one step --------------------------------------------------------------------------
+
+    def _attempt(self) -> StepResult:
+        """Compute this replica's share, reduce, and commit: all of it, or nothing."""
+        group, quorum, counters = self._group, self.quorum, self.state.counters
+        assert group is not None
+        assert quorum is not None
+        options, sampler = self.options, self.state.sampler
+        indices = sampler.batch()
+        owned = shares(options.shards, group.size)
+        mine = owned[group.rank]
+        losses = torch.zeros(options.shards + 1, dtype=torch.float64)
+        used = tuple(indices[mine.start * options.micro_batch : mine.stop * options.micro_batch])
+        self._under_way = (counters.step + 1, quorum.epoch, used)
+        kept = self._compute(indices, mine, losses, counters.step + 1)
+        self.client.working(Phase.REDUCE)
+        losses[-1] = 1.0 if self.client.pending else 0.0
+        if options.exact:
+            group.sum([losses])
+            owners = [rank for rank, share in enumerate(owned) for _ in share]
+            self.gradients.sum_in_order(group, kept, owners)
+        else:
+            group.sum([*self.gradients.buffers, losses])
+        self.client.working(Phase.COMPUTE)
+        if options.max_grad_norm is not None:
+            self.gradients.clip(options.max_grad_norm)
+        # Everybody sees the same sum: all stop after this step, or nobody.
+        stopping = int(losses[-1]) == group.size
+        loss = sum(losses[:-1].tolist()) / options.global_batch
+        self._commit(group, loss)
+        self._under_way = None
+        result = StepResult(counters.step, loss, quorum.epoch, group.size, group.rank, used)
+        self._after_commit(result)
+        if stopping and not self._at_end():
+            self._park(failed=False)
+        return result
+
+    def _compute(
+        self, indices: list[int], mine: range, losses: torch.Tensor, step: int
+    ) -> dict[int, list[torch.Tensor]]:
+        """Forward and backward of this replica's micro-batches. Fills in their summed losses;
+        returns, for ordered summation, each one's gradient."""
+        options, kept, loading = self.options, {}, 0.0
+        self.gradients.zero()
+        for shard in mine:
+            self.client.working(Phase.COMPUTE)
+            if self.client.superseded is not None:
+                raise _Superseded
+            torch.manual_seed(mix(options.seed, step, shard))
+            start = shard * options.micro_batch
+            began = time.monotonic()
+            batch = self._load(indices[start : start + options.micro_batch])
+            loading += time.monotonic() - began
+            loss = self._loss(batch)
+            (loss / options.global_batch).backward()
+            losses[shard] = loss.item()
+            if options.exact:
+                kept[shard] = self.gradients.copy()
+                self.gradients.zero()
+        if self._clock is not None:
+            self._clock.end(RecoveryStage.FIRST_STEP)
+            self._clock.move(RecoveryStage.FIRST_STEP, RecoveryStage.DATA_LOADER, loading)
+        return kept
+
+    def _commit(self, group: Group, loss: float) -> None:
+        """The gate: under the client's lock, so that no notice can come in between."""
+        counters = self.state.counters
+        with self.client.commit(group.epoch, alone=group.size == 1) as allowed:
+            if not allowed:
+                raise _Superseded
+            self.state.optimizer.step()
+            if self.state.scheduler is not None:
+                self.state.scheduler.step()  # type: ignore[attr-defined]
+            self.state.sampler.advance()
+            counters.step += 1
+            counters.samples += self.options.global_batch
+            counters.epoch, counters.loss = group.epoch, loss
+            self.client.claim.step = counters.step
+
+    def _after_commit(self, result: StepResult) -> None:
+        self._retry = _RETRY_S[0]
+        self._before = result.world_size
+        if self._clock is not None:
+            self._clock.end(RecoveryStage.FIRST_STEP)
+            clock, self._clock = self._clock, None
+            self.reporter.recovered(clock, step=result.step)
+            self.log(
+                f"recovered ({clock.cause}) at step {result.step} in {clock.downtime:.3f} s: "
+                + ", ".join(f"{s.stage.value} {s.duration_s * 1000:.0f} ms" for s in clock.stages())
+            )
+        rate = self.state.optimizer.param_groups[0]["lr"]
+        samples = self.options.global_batch
+        self.reporter.committed(
+            step=result.step, loss=result.loss, samples=samples, size=result.world_size,
+            tokens=self._tokens * samples if self._tokens else None, rate=float(rate),
+        )  # fmt: skip
+        every = self.options.checkpoint_every
+        if every and result.step % every == 0 and result.rank == 0:
+            self._checkpoint_behind()
+
+    def _rehearse(self) -> None:
+        self.gradients.zero()
+        indices = self.state.sampler.at(0, min(self.options.micro_batch, self.options.global_batch))
+        (self._loss(self._load(indices)) / self.options.global_batch).backward()
+
+    # ---- between steps ---------------------------------------------------------------------
+
+    def _park(self, *, failed: bool, cause: str = "") -> None:
+        """Stop, and wait for the next quorum. The old group stays until everybody has stopped."""
+        self._drop_group()
+        if not failed and self._clock is None:
+            self._parked_at = time.monotonic()
+        self.client.park(failed=failed, cause=cause)
+
+    def _failed(self, error: Exception) -> None:
+        """A step came to nothing: measure from the failure on, and park."""
+        now = time.monotonic()
+        notice = self.client.superseded
+        if self._clock is None:
+            since = min(now, notice.since) if notice else now
+            self._clock = StageClock(since)
+            self._clock.end(RecoveryStage.DETECT, notice.noticed_at if notice else now)
+        else:
+            self._clock.end(RecoveryStage.FIRST_STEP)
+        if self._group is not None:
+            self._group.abort()
+        self._clock.end(RecoveryStage.ABORT)
+        self.log(f"step given up: {notice.cause if notice else error}")
+        self._park(failed=True)
+
+    def _join(self) -> bool:
+        """Wait for a quorum and enter it; whether training goes on."""
+        client = self.client
+        while not self._ended:
+            quorum = client.next_quorum(0.5)
+            if quorum is not None:
+                if self._enter(quorum):
+                    return True
+                continue
+            if client.refused:
+                raise AuthorityError(f"{self.options.authority}: {client.refused}")
+            if client.finished:
+                self.log("the job has finished")
+                return self._end()
+            if client.released is not None:
+                if client.released["checkpoint"]:
+                    self._write_checkpoint()
+                self.log(f"left after step {self.state.counters.step}")
+                return self._end()
+            if client.leaving and client.unreachable_for() > self.options.leave_timeout:
+                self.log("leaving without the authority, which is not reached")
+                self._write_checkpoint()
+                return self._end()
+            self._say_waiting()
+        return False
+
+    def _enter(self, quorum: Quorum) -> bool:
+        """Whether this replica is in; else it has parked for the quorum after it."""
+        self._free_old()
+        group = Group(quorum.epoch, quorum.rank(self.member), len(quorum.members))
+        self._group, self.quorum = group, quorum
+        clock = self._begin_clock(quorum)
+        try:
+            entered = enter(quorum, group, self.client, self.state, self.options, self.log)
+        except (GroupError, StateError) as error:
+            if isinstance(error, StateError) and quorum.origin == "start":
+                raise
+            self.log(f"epoch {quorum.epoch} not entered: {error}")
+            if clock is not None:
+                clock.end(RecoveryStage.RENDEZVOUS)
+            group.abort()
+            self._park(failed=True)
+            # Against a storm of epochs when something fails again and again.
+            self.client.rest(self._retry)
+            self._retry = min(2 * self._retry, _RETRY_S[1])
+            return False
+        planned = clock is None
+        if clock is not None:
+            clock.end(RecoveryStage.RENDEZVOUS, entered.connected_at)
+            clock.end(RecoveryStage.STATE_RESTORE, entered.restored_at)
+            if quorum.origin == "start" and self.state.counters.step > 0:
+                clock.cause = "restart"
+            elif quorum.origin == "start" or (clock.cause == "joined" and entered.copied):
+                self._clock = None  # a first start, or a join: nothing was interrupted
+        self._adopt()
+        pause = time.monotonic() - self._parked_at if self._parked_at is not None else None
+        self._parked_at = None
+        self.reporter.entered(
+            quorum, leads=group.rank == 0, attempt=self.state.counters.attempt,
+            step=self.state.counters.step, least=self.options.min_replicas, before=self._before,
+            pause_s=pause, entered=entered, planned=planned,
+        )  # fmt: skip
+        self.log(
+            f"epoch {quorum.epoch}: rank {group.rank} of {group.size} at step "
+            f"{self.state.counters.step} ({quorum.cause})"
+            + (f", pause {pause * 1000:.0f} ms" if pause is not None else "")
+        )
+        return True
+
+    def _begin_clock(self, quorum: Quorum) -> StageClock | None:
+        """The clock of the recovery that this quorum is part of, None if the change was planned."""
+        if self._clock is None and self._before == 0:
+            self._clock = StageClock(self._started_at, cause="joined")
+        elif self._clock is None and quorum.lost:
+            # A member was lost after everybody had parked for a planned change.
+            self._clock = StageClock(self._parked_at or time.monotonic())
+        if self._clock is not None:
+            self._clock.rounds += 1
+            self._clock.lost += [name for name in quorum.lost if name not in self._clock.lost]
+            if not self._clock.cause or (self._clock.cause != "joined" and quorum.lost):
+                self._clock.cause = quorum.cause
+        return self._clock
+
+    def _adopt(self) -> None:
+        """If the peers committed the step that failed here, it counts here too."""
+        under_way, self._under_way = self._under_way, None
+        counters = self.state.counters
+        if under_way is not None and under_way[:2] == (counters.step, counters.epoch):
+            assert self._group is not None
+            assert self.quorum is not None
+            self._adopted = StepResult(
+                counters.step, counters.loss, counters.epoch, self._group.size,
+                self._group.rank, under_way[2], adopted=True,
+            )  # fmt: skip
+
+    def _say_waiting(self) -> None:
+        waiting, step = self.client.take_waiting(), self.state.counters.step
+        if waiting is not None:
+            self.log(
+                f"waits in place at step {step}: {waiting['have']} of at least "
+                f"{waiting['need']} replicas"
+            )
+            self.reporter.leads = waiting["reporter"]
+            if waiting["reporter"]:
+                self.reporter.waiting(
+                    epoch=waiting["epoch"], members=waiting["members"], need=waiting["need"],
+                    step=step,
+                )  # fmt: skip
+        if self.reporter.leads:
+            self.reporter.waits_on(epoch=self.client.claim.epoch, step=step)
+
+    def _abort(self, notice: Notice) -> None:
+        """In the client's thread: unblock whatever the training thread waits for."""
+        if self._group is not None:
+            self._group.abort()
+
+    def _drop_group(self) -> None:
+        if self._group is not None:
+            self._free_old()
+            self._old, self._group = self._group, None
+
+    def _free_old(self) -> None:
+        if self._old is not None:
+            self._freeing = [each for each in self._freeing if each.is_alive()]
+            thread = self._old.free()
+            if thread is not None:
+                self._freeing.append(thread)
+            self._old = None
+
+    # ---- the end ---------------------------------------------------------------------------
+
+    def _at_end(self) -> bool:
+        total = self.options.total_steps
+        return total is not None and self.state.counters.step >= total
+
+    def _finish(self) -> None:
+        if self._group is not None and self._group.rank == 0:
+            self._write_checkpoint()
+        self.client.bye("finished", self.state.counters.step)
+        self.log(f"finished at step {self.state.counters.step}")
+        self._end()
+
+    def _end(self) -> bool:
+        self._ended = True
+        return False
+
+    def _write_checkpoint(self) -> None:
+        """Now, in this thread; a failure is reported and doesn't keep the replica from ending."""
+        if self._writer is not None:
+            self._writer.join()
+        if self.options.checkpoint_dir is None or not self.client.claim.live:
+            return
+        with self.client.paused():
+            self._publish(self.state.pack(), self.state.counters.step)
+
+    def _checkpoint_behind(self) -> None:
+        """Copy the state now, write it in the background; one at a time."""
+        if self.options.checkpoint_dir is None:
+            return
+        if self._writer is None or not self._writer.is_alive():
+            packed, step = self.state.pack(), self.state.counters.step
+            self._writer = threading.Thread(target=self._publish, args=(packed, step))
+            self._writer.start()
+
+    def _publish(self, packed: Any, step: int) -> None:
+        assert self.options.checkpoint_dir is not None
+        began, epoch = time.monotonic(), self.client.claim.epoch
+        try:
+            path = checkpoint.write(self.options.checkpoint_dir, step, packed)
+        except OSError as error:
+            self.log(f"checkpoint of step {step} not written: {error}")
+            self.reporter.checkpoint(epoch=epoch, step=step, path=None, problem=str(error))
+            return
+        self.log(f"checkpoint of step {step} written: {path}")
+        self.reporter.checkpoint(
+            epoch=epoch, step=step, path=path, size=packed.size_bytes,
+            seconds=time.monotonic() - began,
+        )  # fmt: skip
