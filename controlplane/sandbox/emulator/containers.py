@@ -150,7 +150,7 @@ def _terminated(started: float | None, ended: Exit) -> Object:
 @dataclass(slots=True)
 class PodRecord:
     """One pod on its node. `boot_at`: when an emulated pod may run; `stopping`: SIGTERM was sent;
-    `killed`: it fails whatever its restart policy."""
+    `killed`: it fails whatever its restart policy; `node_ready`: whether its node is."""
 
     uid: str
     ip: str
@@ -158,6 +158,7 @@ class PodRecord:
     boot_at: float | None = None
     stopping: bool = False
     killed: bool = False
+    node_ready: bool = True
 
     @property
     def running(self) -> bool:
@@ -185,7 +186,9 @@ def write_status(status: Object, pod: Object, record: PodRecord, phase: str, now
     broken = [c.name for c in record.containers if not c.running]
     text = f"containers with unready status: [{' '.join(broken)}]" if broken else ""
     for name in ("ContainersReady", "Ready"):
-        if ready:
+        if ready and name == "Ready" and not record.node_ready:
+            set_condition(status, name, "False", "NodeNotReady", "", now)
+        elif ready:
             set_condition(status, name, "True", "", "", now)
         else:
             set_condition(status, name, "False", why, text, now)

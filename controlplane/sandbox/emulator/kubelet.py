@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from controlplane.sandbox.clock import Clock
+from controlplane.sandbox.controllers.pods import is_true
 from controlplane.sandbox.controllers.runner import WorkQueue, run_controller
 from controlplane.sandbox.emulator import Settings
 from controlplane.sandbox.emulator.nodes import NodeAgent, state_of
@@ -42,7 +43,7 @@ class Kubelets:
                 return [_key(obj)]
         elif event.kind is NODE:
             keys = [("", name_of(obj))]
-            if event.previous is not None and state_of(event.previous) != state_of(obj):
+            if event.previous is not None and _condition(event.previous) != _condition(obj):
                 keys += self._pods_on(name_of(obj))
             return keys
         elif event.kind in (SECRET, CONFIGMAP) and event.type != "DELETED":
@@ -58,6 +59,11 @@ class Kubelets:
 
     def _pods_on(self, node: str) -> list[Key]:
         return [_key(p) for p in self._store.list(POD) if p["spec"].get("nodeName") == node]
+
+
+def _condition(node: Object) -> tuple[str, bool]:
+    """What of a node concerns its pods."""
+    return (state_of(node), is_true(node, "Ready"))
 
 
 def _key(pod: Object) -> Key:

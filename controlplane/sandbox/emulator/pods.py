@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 
 from controlplane.sandbox.clock import Clock, parse_rfc3339
-from controlplane.sandbox.controllers.pods import condition_of, is_terminal, phase_of
+from controlplane.sandbox.controllers.pods import condition_of, is_terminal, is_true, phase_of
 from controlplane.sandbox.emulator import BOOT_SECONDS, RUN, Settings
 from controlplane.sandbox.emulator.containers import (
     CannotStart,
@@ -104,6 +104,7 @@ class PodAgent:
                 self._finish(pod)
             return None
         record = self._record(pod, key)
+        record.node_ready = is_true(node, "Ready")
         runtime: Runtime = self.processes if is_local(pod) else self.emulated
         if deleting:
             return self._stop(pod, record, runtime)
