@@ -39,6 +39,8 @@ STALE_S = 10.0
 #: a reconcile whose worker was killed holds up the next ones for no longer than this; one that
 #: takes longer may overlap with another, which the database's locks and constraints allow for
 LOCK_S = 6
+#: written commands that nothing has confirmed are looked at again after this long
+VERIFY_S = 1.0
 #: capacity is sampled at most this often
 SAMPLE_S = 1.0
 #: a job's missing Secret is asked for again after this long
@@ -105,7 +107,7 @@ def reconcile_once(
         return Reconciled(skipped=skipped)
     observed = snapshot_from_json(observation.snapshot)
     project(cluster, observed, observation)
-    verify(cluster, observed, now)
+    waiting = verify(cluster, observed, now)
     snapshot = gather.inputs(observed, cluster, now)
     policies = gather.load_policies()
     made = plan(snapshot, policies, now)
@@ -122,7 +124,12 @@ def reconcile_once(
     )
     if commands is None:
         return Reconciled(skipped=Skipped.OLD_EPOCH)
-    due = [made.next_wake] if snapshot.taken_at >= sample_at else [made.next_wake, sample_at]
+    due = [
+        made.next_wake,
+        None if snapshot.taken_at >= sample_at else sample_at,
+        # a trainer's confirmation is no event of the cluster: look again for it
+        now + VERIFY_S if waiting else None,
+    ]
     mailbox.set_next_wake(cluster_id, min((at for at in due if at is not None), default=None))
     return Reconciled(plan=made, commands=commands)
 
@@ -166,8 +173,12 @@ def jobs_without_token(cluster: Cluster) -> list[str]:
     return [str(pk) for pk in rows.values_list("pk", flat=True)]
 
 
-def verify(cluster: Cluster, observed: ClusterSnapshot, now: float) -> None:
-    """Finish the written commands that have come true, or have had their time."""
+def verify(cluster: Cluster, observed: ClusterSnapshot, now: float) -> int:
+    """Finish the written commands that have come true, or have had their time.
+
+    Returns how many still wait.
+    """
+    waiting = 0
     rows = CommandRow.objects.filter(
         job__cluster=cluster, state=CommandState.APPLIED
     ).select_related("job", "job__policy")
@@ -177,11 +188,13 @@ def verify(cluster: Cluster, observed: ClusterSnapshot, now: float) -> None:
         found = check(written_of(row), observed, report, now)
         state = _VERDICTS.get(found.outcome)
         if state is None:
+            waiting += 1
             continue
         try:
             decision_actions.finish_command(row.pk, state, found.code, found.sentence)
         except decision_actions.IllegalTransition as error:  # it ended otherwise meanwhile
             log.warning("%s", error)
+    return waiting
 
 
 def written_of(row: CommandRow) -> Written:

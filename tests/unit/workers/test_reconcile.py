@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from controlplane.cluster import names
 from controlplane.cluster.resources import PODS
 from tests.manifests import make_job_object, make_pod_object, make_priority_class_object
 from tests.unit.workers.observations import publish
-from tests.unit.workers.records import make_cluster_row, make_policy_row
+from tests.unit.workers.records import make_cluster_row, make_command_row, make_policy_row
 from workers import mailbox, reconcile
 from workers.reconcile import STALE_S, Skipped, reconcile_once, reconcile_wanted
 
@@ -129,6 +130,55 @@ def test_capacity_is_sampled_at_most_once_a_second_and_never_forgotten(
     assert sampled(NOW + 1, other) == 2
     assert sampled(NOW + 3, other) == 2  # nothing changed
     assert sampled(NOW + 20, other) == 3
+
+
+def test_a_written_command_is_done_when_the_trainer_confirms_it(
+    row: Cluster, queued: list[str]
+) -> None:
+    make_policy_row("pinned", min_replicas=8, max_replicas=8)
+    job = make_job_object("llama", parallelism=8, policy="pinned")
+    publish(row, job, at=NOW)
+    once(row)
+    trained = TrainingJob.objects.get()
+    moment = datetime.fromtimestamp(NOW, UTC)
+    command = make_command_row(
+        trained, to=8, from_replicas=6, state="applied", applied_at=moment, created_at=moment
+    )
+
+    def state(at: float, productive: int) -> str:
+        TrainingJob.objects.update(
+            productive=productive, last_report_at=datetime.fromtimestamp(at, UTC)
+        )
+        publish(row, job, at=at)
+        once(row, at=at)
+        command.refresh_from_db()
+        return command.state
+
+    assert state(NOW + 1, productive=6) == "applied"
+    assert mailbox.next_wake(str(row.pk)) == pytest.approx(NOW + 2)  # no event will tell
+    assert state(NOW + 2, productive=8) == "done"
+    assert "the trainer" in command.result_sentence
+
+
+def test_a_written_command_that_is_never_confirmed_times_out(
+    row: Cluster, queued: list[str]
+) -> None:
+    policy = make_policy_row("pinned", min_replicas=8, max_replicas=8)
+    job = make_job_object("llama", parallelism=8, policy="pinned")
+    publish(row, job, at=NOW)
+    once(row)
+    trained = TrainingJob.objects.get()
+    moment = datetime.fromtimestamp(NOW, UTC)
+    command = make_command_row(
+        trained, to=8, from_replicas=6, state="applied", applied_at=moment, created_at=moment
+    )
+    late = NOW + policy.fault_scale_down_timeout + 1
+    TrainingJob.objects.update(productive=6, last_report_at=datetime.fromtimestamp(late, UTC))
+    publish(row, job, at=late)
+    once(row, at=late)
+    command.refresh_from_db()
+    assert command.state == "timed_out"
+    assert "the trainer works with 6 of 8 replicas" in command.result_sentence
 
 
 def test_a_new_job_gets_its_secret_asked_for_once(
