@@ -64,6 +64,8 @@ class Client:
         self.dropped = False
         # Where the stream stood when this client began to be fed.
         self.start: Id | None = None
+        # What its page shows: None before `hello` has told it.
+        self.told_live: bool | None = None
 
     def offer(self, event_id: Id | None, data: bytes) -> None:
         if self.dropped:
@@ -196,7 +198,8 @@ class Hub:
         return parse_id(info["last-generated-id"]), parse_id(first[0]) if first else None, trimmed
 
     def _set_live(self, live: bool, reason: str) -> None:
-        changed = live != self.live
+        if live != self.live:
+            log.info("live stream: %s", "live" if live else reason)
         self.live, self.reason = live, reason
         if live:
             for client in self._clients:
@@ -204,9 +207,11 @@ class Hub:
             self._became_live.set()
         else:
             self._became_live.clear()
-        if changed:
-            log.info("live stream: %s", "live" if live else reason)
-            self._fan_out(None, frame("status", json.dumps({"live": live, "reason": reason})))
+        status = frame("status", json.dumps({"live": live, "reason": reason}))
+        for client in self._clients:
+            if client.told_live not in (None, live):
+                client.told_live = live
+                client.offer(None, status)
 
     def _fan_out(self, event_id: Id | None, data: bytes) -> None:
         for client in self._clients:

@@ -61,6 +61,7 @@ async def events(
     try:
         # A moment for a hub that is just starting; then we say how things are.
         await fan.wait_live(1.0)
+        client.told_live = fan.live
         yield hello(fan, None if after is not None else client.start)
         if after is not None:
             while not await fan.wait_live(PING_S):
