@@ -85,8 +85,6 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     try:
-        if options.data:
-            options.data.mkdir(parents=True, exist_ok=True)
         journal = Journal(options.data) if options.data else None
         store = Store(clock=SystemClock(), journal=journal, history=options.history)
     except (DataError, OSError) as error:

@@ -55,7 +55,7 @@ def target_of(path: str) -> Target:
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
     kind = BY_RESOURCE.get((group, version, rest[0]))
-    if kind is None or len(rest) > 3 or "" in rest:
+    if kind is None or len(rest) > 3 or "" in (*rest, namespace):
         raise NoSuchPath
     if (namespace is not None) != kind.namespaced and (namespace is not None or len(rest) > 1):
         raise NoSuchPath
@@ -127,8 +127,9 @@ async def body(request: Request, *, optional: bool = False) -> Any:
     media = request.headers.get("content-type", "application/json").partition(";")[0].strip()
     if "protobuf" in media or "cbor" in media:
         raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: "
-            f"application/json, application/yaml (got {media})"
+            "the body of the request was in an unknown format - accepted media types include: "
+            f"application/json, application/yaml (got {media}); kubectl sends JSON with apply -f "
+            "and create -f"
         )
     return parse(raw, yaml_too="yaml" in media)
 
