@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.e2e.browser import open_page, sign_in
 
@@ -39,7 +39,8 @@ def visit(page: Page, url: str, name: str) -> None:
     if name == "job":
         page.get_by_role("link", name=JOB).first.click()
     page.get_by_role("heading", level=1).first.wait_for()
-    page.wait_for_function("!document.querySelector('[aria-busy=true], .mantine-Skeleton-root')")
+    busy = page.locator("[aria-busy=true], .mantine-Skeleton-root")
+    expect(busy).to_have_count(0, timeout=15_000)
     page.wait_for_timeout(1500)  # let the live stream draw a little: a picture, not a test
 
 
