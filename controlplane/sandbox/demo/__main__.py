@@ -22,6 +22,7 @@ from controlplane.sandbox.demo.loops import (
     create_jobs,
     follow_the_day,
 )
+from controlplane.sandbox.demo.manifests import REAL_JOB
 from controlplane.sandbox.demo.objects import Objects, PodWatch, Unreachable
 
 logger = logging.getLogger("demo")
@@ -118,7 +119,9 @@ def main(argv: list[str] | None = None) -> int:
     except (ConfigException, OSError) as error:
         print(f"demo: {given.kubeconfig} can't be used: {error}", file=sys.stderr)
         return 2
-    run(objects, Options(given.speed, given.seed, "127.0.0.1", given.authority_port), stopped)
+    checkpoints = given.kubeconfig.resolve().parent / "checkpoints" / REAL_JOB
+    options = Options(given.speed, given.seed, "127.0.0.1", given.authority_port, str(checkpoints))
+    run(objects, options, stopped)
     return 0
 
 

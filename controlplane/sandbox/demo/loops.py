@@ -29,12 +29,14 @@ _SEQUENCE_GAP = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`speed`: how much faster than ten minutes a day goes by. `authority`: host:port."""
+    """`speed`: how much faster than ten minutes a day goes by. `authority`: host:port.
+    `checkpoints`: the real job's folder."""
 
     speed: float
     seed: int
     authority_host: str
     authority_port: int
+    checkpoints: str
 
     @property
     def authority(self) -> str:
@@ -55,7 +57,7 @@ def create_jobs(objects: Objects, options: Options) -> None:
     """The training jobs and the real one's authority; a job that has ended is submitted again."""
     objects.ensure(manifests.authority(options.authority_host, options.authority_port))
     if not objects.remove_finished(manifests.REAL_JOB):
-        objects.ensure(manifests.real_job(options.authority))
+        objects.ensure(manifests.real_job(options.authority, options.checkpoints))
     for job in SIMULATED:
         if not objects.remove_finished(job.name):
             objects.ensure(manifests.simulated_job(job))

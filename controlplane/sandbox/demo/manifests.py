@@ -15,6 +15,8 @@ INFERENCE, INFERENCE_ACCELERATORS = "chat", 4
 REAL_JOB, AUTHORITY = "tiny-llama", "trainer-authority"
 SIMULATED_LABEL = "sandbox.concertina.dev/trainer"  # value: the simulated job's name
 PRIORITIES = {"inference": 1000, "research": 500, "training-high": 200, "training-low": 100}
+REAL_STEP_MS = 250  # least time of a step: replicas that share this machine's cores leave some
+REAL_CHECKPOINT_STEPS = 100
 _EVER = 1_000_000  # backoffLimit: a demo is shown many faults
 
 
@@ -175,8 +177,11 @@ def simulated_job(job: Simulated) -> Manifest:
     return elastic_job(job.name, job.team, job.priority, job.policy, job.start, template)
 
 
-def real_job(authority: str) -> Manifest:
-    """The training job whose pods are processes on this machine, one a node of pool `local`."""
+def real_job(authority: str, checkpoints: str) -> Manifest:
+    """The training job whose pods are processes on this machine, one a node of pool `local`.
+
+    `checkpoints`: a folder, from which it goes on when everything was stopped at once.
+    """
     main = container(
         CPU_DEVICE,
         1,
@@ -186,6 +191,9 @@ def real_job(authority: str) -> Manifest:
         command=["nice", "-n", "5", "python", "-m", "trainer_runtime.examples.tiny_llama"],
         env=[
             {"name": "CONCERTINA_AUTHORITY", "value": authority},
+            {"name": "CONCERTINA_CHECKPOINT_DIR", "value": checkpoints},
+            {"name": "CONCERTINA_CHECKPOINT_EVERY", "value": str(REAL_CHECKPOINT_STEPS)},
+            {"name": "CONCERTINA_STEP_MS", "value": str(REAL_STEP_MS)},
             {"name": "OMP_NUM_THREADS", "value": "1"},
             _from_field("POD_NAME", "metadata.name"),
             _from_field("POD_NAMESPACE", "metadata.namespace"),

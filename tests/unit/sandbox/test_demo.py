@@ -87,7 +87,7 @@ def test_manifests_are_accepted_and_name_policies_that_exist() -> None:
         *map(manifests.priority_class, manifests.PRIORITIES),
         manifests.inference(8),
         manifests.authority("127.0.0.1", 8003),
-        manifests.real_job("127.0.0.1:8003"),
+        manifests.real_job("127.0.0.1:8003", "/tmp/checkpoints"),
         *map(manifests.simulated_job, manifests.SIMULATED),
     ]
     arrived = next(job for job in map(research_job, range(100)) if job)
