@@ -82,16 +82,17 @@ class Capacity:
         self._now: Ledger = {node.name: dict(node.allocatable) for node in self._nodes}
         self._later: Ledger = {node.name: dict(node.allocatable) for node in self._nodes}
         self._candidates: dict[PodShape, tuple[str, ...]] = {}
-        self._log: list[tuple[Amounts, str, int]] = []
-        #: shapes that found no place, until something is given back (kueue 9715)
-        self._full: set[tuple[PodShape, int]] = set()
+        self._log: list[tuple[str, Amounts, str, int]] = []
+        #: shapes that found no place: since then, the nodes where something was given back. Only
+        #: these are looked at again, so equal pods that can't fit cost next to nothing
+        self._full: dict[tuple[PodShape, int], set[str]] = {}
         for pod in pods:
             place = place_of(pod)
             if place not in self._now or not holds(pod):
                 continue
-            self._change(self._now[place], pod.requests, -1)
+            self._change(place, self._now, pod.requests, -1)
             if not pod.deleting:
-                self._change(self._later[place], pod.requests, -1)
+                self._change(place, self._later, pod.requests, -1)
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot) -> Capacity:
@@ -113,8 +114,8 @@ class Capacity:
         """The pod will leave: its place is free later."""
         place = place_of(pod)
         if place in self._later and holds(pod) and not pod.deleting:
-            self._change(self._later[place], pod.requests, 1)
-            self._full.clear()
+            self._change(place, self._later, pod.requests, 1)
+            self._given_back(place)
 
     def fitting(self, shape: PodShape, most: int) -> int:
         """How many pods of a shape fit now, counted up to `most`; nothing is taken."""
@@ -132,11 +133,11 @@ class Capacity:
 
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark."""
-        if len(self._log) > mark:
-            self._full.clear()
         while len(self._log) > mark:
-            amounts, name, delta = self._log.pop()
+            node, amounts, name, delta = self._log.pop()
             amounts[name] -= delta
+            if delta < 0:
+                self._given_back(node)
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -145,29 +146,42 @@ class Capacity:
     ) -> tuple[str, ...] | None:
         mark = self.mark()
         places = []
-        known = (shape, len(ledgers))
+        wanted = dict(shape.requests)
         for _ in range(pods):
-            place = None if known in self._full else self._best(shape, ledgers)
+            place = self._best(shape, ledgers)
             if place is None:
-                self._full.add(known)
                 self.rollback(mark)
                 return None
             for ledger in ledgers:
-                self._change(ledger[place], dict(shape.requests), -1)
+                self._change(place, ledger, wanted, -1)
             places.append(place)
         return tuple(places)
 
     def _best(self, shape: PodShape, ledgers: tuple[Ledger, ...]) -> str | None:
         """Best fit: the node that keeps the fewest accelerators, so that whole nodes stay whole;
         by name among equals."""
-        best: tuple[int, str] | None = None
-        for name in self._accepting(shape):
+        changed = self._full.get((shape, len(ledgers)))
+        names = self._accepting(shape)
+        if changed is not None:
+            names = tuple(sorted(changed.intersection(names))) if changed else ()
+        accelerators, first = shape.accelerators, ledgers[0]
+        best, least = None, 0
+        for name in names:
             if not all(_fits(shape, ledger[name]) for ledger in ledgers):
                 continue
-            left = sum(ledgers[0][name].get(r, 0) - n for r, n in shape.accelerators)
-            if best is None or left < best[0]:
-                best = (left, name)
-        return best[1] if best else None
+            free = first[name]
+            left = sum([free[resource] - n for resource, n in accelerators])
+            if best is None or left < least:
+                best, least = name, left
+                if not left:
+                    break  # no other can keep less
+        if best is None:
+            self._full[shape, len(ledgers)] = set()
+        return best
+
+    def _given_back(self, node: str) -> None:
+        for changed in self._full.values():
+            changed.add(node)
 
     def _accepting(self, shape: PodShape) -> tuple[str, ...]:
         found = self._candidates.get(shape)
@@ -176,14 +190,18 @@ class Capacity:
             self._candidates[shape] = found
         return found
 
-    def _change(self, amounts: Amounts, requests: Mapping[str, int], sign: int) -> None:
+    def _change(self, node: str, ledger: Ledger, requests: Mapping[str, int], sign: int) -> None:
+        amounts = ledger[node]
         for name, n in requests.items():
             amounts[name] = amounts.get(name, 0) + sign * n
-            self._log.append((amounts, name, sign * n))
+            self._log.append((node, amounts, name, sign * n))
 
 
 def _fits(shape: PodShape, free: Amounts) -> bool:
-    return all(free.get(name, 0) >= n for name, n in shape.requests)
+    for name, n in shape.requests:  # noqa: SIM110 - a cycle spends its time here: no generator
+        if free.get(name, 0) < n:
+            return False
+    return True
 
 
 def by_replica(pods: Iterable[Pod]) -> dict[int, list[Pod]]:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from controlplane.engine import placement
 from controlplane.engine.accounting import account
 from controlplane.engine.commands import Command, CommandKind
 from controlplane.engine.placement import Capacity, shape_of
@@ -223,11 +224,9 @@ def test_equal_shapes_that_cannot_fit_are_tried_once(monkeypatch):
     """10,000 pending of one shape that can't fit, one that can behind them (kueue 9715): the
     work doesn't grow with their number."""
     tried = []
-    take = Capacity._best
+    fits_node = placement._fits
     monkeypatch.setattr(
-        Capacity,
-        "_best",
-        lambda self, shape, ledgers: tried.append(1) or take(self, shape, ledgers),
+        placement, "_fits", lambda shape, free: tried.append(1) or fits_node(shape, free)
     )
     blocked = [make_pod(f"big-{i:05}", gpus=16, priority=2000) for i in range(10_000)]
     fits = make_pod("small", gpus=8, priority=10)

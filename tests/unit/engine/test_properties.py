@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.engine.commands import CommandKind
-from controlplane.engine.placement import Capacity, shape_of
+from controlplane.engine.decisions import PendingDemand
+from controlplane.engine.placement import Capacity, PodShape, shape_of
 from controlplane.engine.plan import plan
 from controlplane.engine.policy import PolicySet, valid_sizes, validate
+from controlplane.engine.reasons import ReasonCode
 from controlplane.engine.serialize import (
     policies_from_json,
     policies_to_json,
@@ -20,7 +23,8 @@ from controlplane.engine.serialize import (
     snapshot_to_json,
     to_json,
 )
-from controlplane.engine.snapshot import ClusterSnapshot
+from controlplane.engine.snapshot import ClusterSnapshot, InFlight, Workload
+from controlplane.engine.types import WorkloadKey
 from controlplane.engine.validation import still_valid
 from tests.builders import (
     NOW,
@@ -158,6 +162,111 @@ def test_the_same_input_in_any_order_gives_the_same_plan_byte_for_byte(case, see
     kept = json.loads(json.dumps([snapshot_to_json(mixed), policies_to_json(policies)]))
     replayed = plan(snapshot_from_json(kept[0]), policies_from_json(kept[1]), NOW)
     assert json.dumps(to_json(plan(snapshot, policies, NOW))) == json.dumps(to_json(replayed))
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.sampled_from(["pending", "applying", "applied"]))
+def test_a_plan_under_way_is_not_commanded_again(case, state):
+    """The record knows the commands, the cluster doesn't show them yet: nothing is added."""
+    snapshot, policies = case
+    made = plan(snapshot, policies, NOW)
+    flights = [
+        InFlight(f"c{i}", c.workload, c.from_replicas, c.to_replicas, NOW, state)
+        for i, c in enumerate(made.commands)
+    ]
+    again = plan(dataclasses.replace(snapshot, in_flight=tuple(flights)), policies, NOW + 1)
+    assert again.commands == ()
+
+
+def with_one_waiting(snapshot: ClusterSnapshot, priority: int) -> ClusterSnapshot:
+    """Only what runs, and one pod of 8 that waits."""
+    bound = [pod for pod in snapshot.pods if pod.workload and pod.node]
+    running = Counter(pod.workload for pod in bound)
+    return dataclasses.replace(
+        snapshot,
+        pods=(*bound, make_pod("alone", gpus=8, priority=priority)),
+        workloads=tuple(
+            dataclasses.replace(w, granted=running[w.key])
+            for w in snapshot.workloads
+            if running[w.key]
+        ),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters(), st.sampled_from([10, 75, 150, 5000]))
+def test_demand_waits_only_if_no_lower_surplus_would_satisfy_it(case, priority):
+    """Exactly then, for a pod that waits alone: were every elastic job of lower priority at its
+    minimum, would there be a node for it?"""
+    full, policies = case
+    snapshot = with_one_waiting(full, priority)
+    minimums = {w.key: policies.policies[w.policy].min_replicas for w in snapshot.workloads}
+    lower = {w.key for w in snapshot.workloads if w.priority < priority}
+    low_minimum = [
+        p
+        for p in snapshot.pods
+        if p.node and not (p.workload in lower and p.replica_index >= minimums[p.workload])
+    ]
+    could = Capacity(snapshot.nodes, low_minimum).take_later(shape_of(make_pod())) is not None
+    made = plan(snapshot, policies, NOW)
+    (demand,) = [p for p in made.pending if p.workload_or_pod == "Pod/ml/alone"]
+    if could:
+        # a job of higher priority that still needs its minimum may have taken the place
+        before = [p for p in made.pending if p.priority >= priority and p is not demand]
+        assert demand.reason.code is not ReasonCode.NO_CAPACITY or before
+    elif demand.reason.code is not ReasonCode.NO_CAPACITY:
+        # what falls to a valid size of its policy frees places too
+        assert any(d.reason.code is ReasonCode.SHRINKS_TO_POLICY for d in made.decisions)
+
+
+def _shape_of(demand: PendingDemand) -> PodShape:
+    return shape_of(make_pod(requests=dict(demand.requests)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters())
+def test_no_step_of_a_reclaim_could_be_spared(case):
+    """With a single waiting pod, giving back one step less to any donor leaves it without room."""
+    snapshot, policies = case
+    snapshot = with_one_waiting(snapshot, 5000)
+    pod = snapshot.pods[-1]
+    made = plan(snapshot, policies, NOW)
+    given_back = {
+        c.workload: c for c in made.commands if c.reason.code is ReasonCode.SHRINKS_FOR_PRIORITY
+    }
+    for spared in given_back.values():
+        sizes = valid_sizes(policies.policies[_job(snapshot, spared.workload).policy])
+        more = next(s for s in sizes if s > spared.to_replicas)
+        if more > spared.from_replicas:
+            continue  # it began above its largest valid size
+        after = {key: c.to_replicas for key, c in given_back.items()} | {spared.workload: more}
+        kept = [
+            p
+            for p in snapshot.pods
+            if p.node
+            and (p.replica_index or 0) < after.get(p.workload, _job(snapshot, p.workload).granted)
+        ]
+        assert Capacity(snapshot.nodes, kept).take_later(shape_of(pod)) is None
+
+
+def _job(snapshot: ClusterSnapshot, key: WorkloadKey) -> Workload:
+    return next(w for w in snapshot.workloads if w.key == key)
+
+
+@settings(max_examples=150, deadline=None)
+@given(clusters())
+def test_growth_takes_no_place_that_waiting_demand_could_use(case):
+    """Pods of any priority that fit into free places still do once all growth is there."""
+    snapshot, policies = case
+    made = plan(snapshot, policies, NOW)
+    room = Capacity.of(snapshot)
+    for command in made.commands:
+        if command.reason.code is ReasonCode.GROWS:
+            shape = shape_of(_job(snapshot, command.workload).shape)
+            assert room.take_now(shape, command.to_replicas - command.from_replicas) is not None
+    for demand in made.pending:
+        if demand.reason.code is ReasonCode.FITS:
+            assert room.take_now(_shape_of(demand), demand.pods) is not None
 
 
 @settings(max_examples=150, deadline=None)
