@@ -154,12 +154,12 @@ class Stack:
     def start(self) -> Stack:
         try:
             self.valkey.start()
-            early = ["sandbox", "worker", *(["beat"] if self.beat else [])]
-            for name in early:  # none of these opens the database while it starts
+            early = ["sandbox", "worker"]
+            for name in early:  # neither opens the database while it starts
                 self.launch(name, wait=False)
             self.prepare()
             self.wait_ready("sandbox")
-            late = ["watcher", *(["web"] if self.web else [])]
+            late = ["watcher", *(["beat"] if self.beat else []), *(["web"] if self.web else [])]
             for name in late:
                 self.launch(name, wait=False)
             for name in (*early, *late):

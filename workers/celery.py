@@ -11,6 +11,7 @@ Neither web nor worker ever imports torch (docs/adr/0002).
 
 from __future__ import annotations
 
+import logging
 import os
 
 from celery import Celery
@@ -78,7 +79,14 @@ app.conf.update(
 
 @setup_logging.connect
 def keep_django_logging(**_: object) -> None:
-    """Django's LOGGING is already in force; a handler here keeps Celery from replacing it."""
+    """Django's LOGGING is already in force; a handler here keeps Celery from replacing it.
+
+    Every task's "received" and "succeeded" would be most of the log; failures are still told.
+    """
+    if settings.LOGGING["root"]["level"] != "DEBUG":
+        logging.getLogger("celery.worker.strategy").setLevel(logging.WARNING)
+        logging.getLogger("celery.app.trace").setLevel(logging.WARNING)
+        logging.getLogger("celery.beat").setLevel(logging.WARNING)
 
 
 @worker_process_init.connect

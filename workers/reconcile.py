@@ -231,14 +231,16 @@ def record(
     None when the epoch is over. New commands are queued once it has committed.
     """
     at = datetime.fromtimestamp(snapshot.taken_at, UTC)
-    kept = {"snapshot": snapshot_to_json(snapshot), "policies": policies_to_json(policies)}
+    kept = None
+    if made.commands:
+        kept = {"snapshot": snapshot_to_json(snapshot), "policies": policies_to_json(policies)}
     try:
         with transaction.atomic():
             commands = decision_actions.record_plan(
                 cluster,
                 made,
                 epoch=epoch,
-                inputs=kept if made.commands else None,
+                inputs=kept,
                 snapshot_at=at,
                 duration_ms=duration_ms,
             )
