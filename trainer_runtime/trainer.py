@@ -174,7 +174,7 @@ class ElasticTrainer:
         self.client.close()
         self.telemetry.close()
         for thread in self._freeing:
-            thread.join(2.0)
+            thread.join(5.0)
         if self.drain is not None:
             self.drain.restore()
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKER = Path(__file__).with_name("worker.py")
 DEADLINE_S = 60.0
 
 
@@ -28,14 +27,59 @@ def wait_for(what: str, condition: Callable[[], Any], deadline_s: float = DEADLI
     raise AssertionError(f"not within {deadline_s} s: {what}")
 
 
+class Zygote:
+    """The process that forks the others; one for all tests of a session."""
+
+    _one: Zygote | None = None
+
+    def __init__(self) -> None:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("CONCERTINA_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.integration.trainer.zygote"], cwd=ROOT, text=True,
+            env={**clean, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert self._line() == "ready"
+
+    @classmethod
+    def one(cls) -> Zygote:
+        if cls._one is None:
+            cls._one = cls()
+        return cls._one
+
+    @classmethod
+    def end(cls) -> None:
+        if cls._one is not None:
+            assert cls._one.process.stdin is not None
+            cls._one.process.stdin.close()
+            cls._one.process.wait(10)
+            cls._one = None
+
+    def fork(self, main: str, arguments: Sequence[str], output: Path, **env: str) -> int:
+        request = {"main": main, "arguments": arguments, "environment": env, "output": str(output)}
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return int(self._line())
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+
 @dataclass
 class Running:
     """A process with its output in files."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    pid: int
     output: Path
     log: Path | None = None
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        path = Path(f"{self.output}.code")
+        return int(path.read_text()) if path.exists() else None
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -50,13 +94,16 @@ class Running:
         return steps[-1]["step"] if steps else 0
 
     def said(self) -> str:
-        return self.output.read_text()
+        return self.output.read_text() if self.output.exists() else ""
 
     def signal(self, number: int) -> None:
-        self.process.send_signal(number)
+        if self.code is None:
+            os.kill(self.pid, number)
 
     def wait(self, deadline_s: float = DEADLINE_S) -> int:
-        return self.process.wait(deadline_s)
+        wait_for(f"end of {self.name}: {self.said()}", lambda: self.code is not None, deadline_s)
+        assert self.code is not None
+        return self.code
 
 
 @dataclass
@@ -66,6 +113,7 @@ class Job:
     silence_s: float = 5.0
     progress_s: float = 60.0
     environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
     port: int = 0
     authority: Running | None = None
     replicas: dict[str, Running] = field(default_factory=dict)
@@ -76,57 +124,66 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in [*self.replicas.values(), self.authority]:
-            if each is not None and each.process.poll() is None:
-                each.process.kill()
-                each.process.wait()
+        every = [each for each in [*self.replicas.values(), self.authority] if each is not None]
+        for each in every:
+            each.signal(signal.SIGKILL)
+        for each in every:
+            each.wait()
 
     def _spawn(
-        self, name: str, arguments: Sequence[str], log: Path | None = None, **environment: str
+        self, name: str, main: str, arguments: Sequence[str], log: Path | None = None, **env: str
     ) -> Running:
         self.started += 1
         output = self.folder / f"{name}.{self.started}.out"
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("CONCERTINA_")}
-        with output.open("wb") as file:
-            process = subprocess.Popen(
-                [sys.executable, *arguments], cwd=ROOT, stdout=file, stderr=file,
-                env={**clean, "PYTHONPATH": str(ROOT), **self.environment, **environment},
-            )  # fmt: skip
-        return Running(name, process, output, log)
+        env = {**self.environment, **env}
+        return Running(name, Zygote.one().fork(main, arguments, output, **env), output, log)
 
     def start_authority(self) -> Running:
         arguments = [
-            "-m", "trainer_runtime.authority", "--port", str(self.port),
+            "--port", str(self.port),
             "--min-replicas", str(self.min_replicas), "--silence-s", str(self.silence_s),
             "--progress-s", str(self.progress_s),
         ]  # fmt: skip
-        self.authority = authority = self._spawn("authority", arguments)
+        self.authority = authority = self._spawn("authority", "authority", arguments)
         heard = wait_for(
             "authority listening",
             lambda: (
                 [s for s in authority.said().splitlines() if "listening on" in s]
-                or (authority.process.poll() is not None and [authority.said()])
+                or (authority.code is not None and [authority.said()])
             ),
         )
-        assert authority.process.poll() is None, authority.said()
+        assert authority.code is None, authority.said()
         self.port = int(heard[0].rpartition(":")[2])
         return authority
+
+    def prepare(self, *names: str, **environment: str) -> None:
+        """Start replicas that join when `admit` says so, so that all import torch at once."""
+        for name in names:
+            self.start(name, JOIN_WHEN=str(self.folder / f"{name}.join"), **environment)
+        for name in names:
+            wait_for(f"{name} prepared", lambda n=name: "prepared" in self.replicas[n].said())
+
+    def admit(self, *names: str) -> None:
+        for name in names:
+            (self.folder / f"{name}.join").touch()
 
     def start(self, name: str, *arguments: str, **environment: str) -> Running:
         """Start a replica; it joins when it is ready."""
         log = self.folder / f"{name}.log"
+        arguments = (*self.arguments, *arguments)
         self.replicas[name] = self._spawn(
-            name, [str(WORKER), "--log", str(log), *arguments], log,
+            name, "worker", ["--log", str(log), *arguments], log,
             CONCERTINA_AUTHORITY=f"127.0.0.1:{self.port}", CONCERTINA_REPLICA=name,
             **environment,
         )  # fmt: skip
         return self.replicas[name]
 
     def wait_world(self, size: int, beyond: int = 0) -> int:
-        """A step after `beyond` was committed by `size` replicas, and by all of them; its number."""
+        """A step after `beyond` that all of `size` replicas committed; its number."""
 
         def reached() -> int:
-            newest = [r.steps[-1] for r in self.replicas.values() if r.steps]
+            running = [r for r in self.replicas.values() if r.code is None]
+            newest = [steps[-1] for r in running if (steps := r.steps)]
             good = [s["step"] for s in newest if s["world"] == size and s["step"] > beyond]
             return min(good) if len(good) == size else 0
 
@@ -139,13 +196,28 @@ class Job:
         every = [self.authority, *self.replicas.values()]
         return "\n".join(f"--- {r.name}\n{r.said()[-3000:]}" for r in every if r is not None)
 
+    def wait_step_of(self, name: str, *, world: int, beyond: int) -> int:
+        """The first step after `beyond` that this replica committed with `world` replicas."""
+
+        def found() -> list[int]:
+            steps = self.replicas[name].steps
+            return [s["step"] for s in steps if s["world"] == world and s["step"] > beyond]
+
+        return wait_for(f"{name} with {world} beyond step {beyond}\n{self.outputs()}", found)[0]
+
     def committed(self) -> dict[int, list[dict[str, Any]]]:
         """Step -> what each replica that committed (or adopted) it logged."""
         out: dict[int, list[dict[str, Any]]] = {}
         for replica in self.replicas.values():
             for step in replica.steps:
                 out.setdefault(step["step"], []).append(step)
-        return out
+        return dict(sorted(out.items()))
+
+    def left_behind(self, name: str) -> dict[str, Any]:
+        """What a replica that ended still had after `close`: threads, sockets, groups."""
+        lines = [s for s in self.replicas[name].said().splitlines() if s.startswith("left: ")]
+        assert lines, self.replicas[name].said()
+        return json.loads(lines[0].removeprefix("left: "))
 
 
 def terminate(*running: Running) -> list[int]:
@@ -153,3 +225,32 @@ def terminate(*running: Running) -> list[int]:
     for each in running:
         each.signal(signal.SIGTERM)
     return [each.wait() for each in running]
+
+
+def check_batches(committed: dict[int, list[dict[str, Any]]], global_batch: int = 12) -> None:
+    """Every sample of every committed step was used exactly once, in the sampler's order."""
+    from tests.integration.trainer.worker import SAMPLES
+    from trainer_runtime.sampler import ElasticSampler
+
+    sampler = ElasticSampler(SAMPLES, global_batch)
+    used: list[int] = []
+    assert list(committed) == list(range(1, len(committed) + 1))
+    for step, entries in committed.items():
+        got = [i for entry in sorted(entries, key=lambda e: e["rank"]) for i in entry["indices"]]
+        assert sorted(got) == sorted(sampler.batch()), f"step {step}: {entries}"
+        used += sampler.batch()
+        sampler.advance()
+    for start in range(0, len(used) - SAMPLES + 1, SAMPLES):
+        assert sorted(used[start : start + SAMPLES]) == list(range(SAMPLES))
+
+
+def check_losses(
+    committed: dict[int, list[dict[str, Any]]], want: dict[int, float], relative: float
+) -> float:
+    """Step by step, on every replica; the largest relative difference."""
+    worst = 0.0
+    for step, entries in committed.items():
+        for entry in entries:
+            worst = max(worst, abs(entry["loss"] - want[step]) / abs(want[step]))
+            assert worst <= relative, f"step {step}: {entry['loss']!r} instead of {want[step]!r}"
+    return worst

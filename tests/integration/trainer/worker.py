@@ -1,46 +1,75 @@
 """A replica with a small model in float64, for the tests. Writes one JSON line a committed step.
 
-FAULT=kill:LOAD_CALLS or FAULT=raise:LOAD_CALLS ends it (SIGKILL to itself, an exception) in the
-middle of a step; PACE_S makes a step last; STALL_AT=STEP stands still in a step until the file
-named by STALL_WHILE is gone.
+FAULT=kill:N or FAULT=raise:N ends it (SIGKILL to itself, an exception) in the middle of a step, N
+steps after it joined; PACE_S makes a step last; STALL_AT=N stands still in that step until the file
+named by STALL_WHILE is gone. DIE_IN=receive or DIE_IN=send kills it while state is handed over.
+With JOIN_WHEN it joins when that file is there. At its end it prints what is left in its process.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from trainer_runtime import ElasticTrainer, TrainerOptions
+from trainer_runtime import ElasticTrainer, TrainerOptions, rendezvous
 
 SAMPLES, FEATURES = 97, 6
 
 
 class Fault:
-    """Strikes in the middle of a step: when its number of committed steps is reached."""
+    """Strikes in the middle of a step, once, some steps after this replica's first."""
 
-    def __init__(self, text: str) -> None:
-        self.kind, _, at = text.partition(":")
-        self.at = int(at or -1)
+    def __init__(self) -> None:
+        self.kind, _, after = os.environ.get("FAULT", "").partition(":")
+        self.after = int(after or 0)
+        self.stall_after = int(os.environ.get("STALL_AT", "-1"))
+        self.stall_while = Path(os.environ.get("STALL_WHILE", ""))
+        self.first: int | None = None
 
     def strike(self, step: int) -> None:
-        if self.kind and step >= self.at:
+        self.first = step if self.first is None else self.first
+        if self.kind and step - self.first >= self.after:
             if self.kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise RuntimeError("the script's own fault")
+        if 0 <= self.stall_after <= step - self.first:
+            while self.stall_while.exists():
+                time.sleep(0.01)
 
 
-def stall(step: int) -> None:
-    at, while_there = os.environ.get("STALL_AT"), os.environ.get("STALL_WHILE", "")
-    if at is not None and step >= int(at):
-        while Path(while_there).exists():
-            time.sleep(0.01)
+def die_in(name: str) -> None:
+    """The hand-over of state ends this process after its first message."""
+
+    def die(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if name:
+        setattr(rendezvous, name, die)
+
+
+def left_behind() -> dict[str, list[str]]:
+    """Threads, native ones included, and TCP sockets of this process."""
+    tasks = Path("/proc/self/task").iterdir()
+    files = []
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own
+            files.append(each.readlink())
+    return {
+        "threads": sorted(each.name for each in threading.enumerate()),
+        "tasks": sorted((each / "comm").read_text().strip() for each in tasks),
+        "sockets": sorted(str(each) for each in files if str(each).startswith("socket:")),
+        "shared": sorted(str(each) for each in files if str(each).startswith("/dev/shm")),
+    }
 
 
 def main() -> None:
@@ -65,12 +94,11 @@ def main() -> None:
     ).to(dtype)  # fmt: skip
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (n + 1) / 10))
-    fault, pace = Fault(os.environ.get("FAULT", "")), float(os.environ.get("PACE_S", "0"))
+    fault, pace = Fault(), float(os.environ.get("PACE_S", "0"))
 
     def load(indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        step = trainer.state.counters.step if trainer.quorum is not None else -1
-        fault.strike(step)
-        stall(step)
+        if trainer.quorum is not None:  # not in the rehearsal
+            fault.strike(trainer.state.counters.step)
         return inputs[list(indices)], wanted[list(indices)]
 
     def loss(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
@@ -84,6 +112,12 @@ def main() -> None:
         model, optimizer, load=load, loss=loss, samples=SAMPLES, options=options,
         scheduler=scheduler,
     )  # fmt: skip
+    die_in(os.environ.get("DIE_IN", ""))
+    before = left_behind()
+    if "JOIN_WHEN" in os.environ:
+        print("prepared", flush=True)
+        while not Path(os.environ["JOIN_WHEN"]).exists():
+            time.sleep(0.005)
     with trainer, args.log.open("a", buffering=1) as log:
         for done in trainer:
             weights = sum(each.sum().item() for each in model.parameters())
@@ -94,6 +128,9 @@ def main() -> None:
             }  # fmt: skip
             log.write(json.dumps(line) + "\n")
             time.sleep(pace)  # between steps, so that a step takes a known least time
+    after = left_behind()
+    left = {name: list((Counter(after[name]) - Counter(before[name])).elements()) for name in after}
+    print("left:", json.dumps(left), flush=True)
 
 
 if __name__ == "__main__":
