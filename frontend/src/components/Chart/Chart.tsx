@@ -1,5 +1,13 @@
-import { useElementSize } from "@mantine/hooks";
-import { type KeyboardEvent, useEffect, useId, useMemo, useRef, useState } from "react";
+import {
+  type KeyboardEvent,
+  type RefObject,
+  useEffect,
+  useId,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useScheme } from "../../theme/useScheme.ts";
@@ -57,7 +65,8 @@ function drawn(series: readonly ChartSeries[], table: Table, stacked: boolean) {
 export function Chart(props: ChartProps) {
   const { series, table, height, stacked = false, format = quantity } = props;
   const scheme = useScheme();
-  const { ref: sizeRef, width } = useElementSize();
+  const frame = useRef<HTMLDivElement>(null);
+  const width = useWidth(frame);
   const host = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const [cursor, setCursor] = useState<number | null>(null);
@@ -75,7 +84,7 @@ export function Chart(props: ChartProps) {
   const shape = JSON.stringify([order, scheme, height, props.logarithmic, props.bounds]);
   const ready = width > 0;
   // biome-ignore lint/correctness/useExhaustiveDependencies: `shape` stands for the settings read
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!ready || !host.current) return;
     const options = plotOptions({
       series: order,
@@ -124,7 +133,7 @@ export function Chart(props: ChartProps) {
 
   return (
     <div className={props.legend === "beside" ? css.beside : css.below}>
-      <div ref={sizeRef} className={css.frame} style={{ height }}>
+      <div ref={frame} className={css.frame} style={{ height }}>
         <div
           ref={host}
           className={css.plot}
@@ -152,6 +161,21 @@ export function Chart(props: ChartProps) {
       />
     </div>
   );
+}
+
+/** Width of an element in pixels: measured before the first paint, then whenever it changes. */
+function useWidth(element: RefObject<HTMLElement | null>): number {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const { current } = element;
+    if (!current) return;
+    const measure = () => setWidth(current.clientWidth);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(current);
+    return () => observer.disconnect();
+  }, [element]);
+  return width;
 }
 
 function readout(
