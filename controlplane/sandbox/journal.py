@@ -87,7 +87,10 @@ class Journal:
     def compact(self, version: int, objects: Iterable[tuple[tuple[str, str, str], bytes]]) -> None:
         """Write the live state as the new snapshot and empty the log."""
         temporary = self._snapshot.with_suffix(".tmp")
-        with temporary.open("wb") as file:
+        # Secrets are in it
+        with os.fdopen(
+            os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb"
+        ) as file:
             file.write(encode({"format": FORMAT, "rv": version}) + b"\n")
             for key, raw in objects:
                 head = encode({"rv": version, "key": key})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controlplane.sandbox import admission, deletion
+from controlplane.sandbox import admission, deletion, updates
 from controlplane.sandbox.clock import Clock, SystemClock, rfc3339
 from controlplane.sandbox.errors import AlreadyExists, Conflict, Expired, NotFound
 from controlplane.sandbox.journal import Journal
@@ -234,9 +234,9 @@ class Store:
         """What `update` would store. `managed=False`: managedFields are already right;
         `recorded_as`: the subresource that they name, where it isn't `subresource`."""
         old = self.get(kind, namespace_of(obj), name_of(obj))
-        _check_version(kind, old, obj)
+        updates.check_version(kind, old, obj)
         new = clone(obj)
-        new["metadata"] = _kept_metadata(old, new, subresource)
+        new["metadata"] = updates.kept_metadata(old, new, subresource)
         new["apiVersion"], new["kind"] = kind.api_version, kind.kind
         if subresource == "status":
             new = {**clone(old), "status": new.get("status") or {}, "metadata": new["metadata"]}
@@ -404,44 +404,6 @@ class Store:
 
 def _key(kind: KindInfo, namespace: str | None, name: str) -> tuple[str, str]:
     return (namespace or "" if kind.namespaced else "", name)
-
-
-def _check_version(kind: KindInfo, old: Object, new: Object) -> None:
-    given = meta(new).get("resourceVersion")
-    if given and given != meta(old)["resourceVersion"]:
-        raise Conflict.modified(kind, name_of(old))
-    uid = meta(new).get("uid")
-    if uid and uid != meta(old)["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-        raise Conflict.of(kind, name_of(old), why + meta(old)["uid"])
-
-
-def _kept_metadata(old: Object, new: Object, subresource: str | None) -> Object:
-    """The new metadata with what only the server may change taken from the old."""
-    if subresource == "status":
-        metadata = clone(meta(old))
-        if "managedFields" in meta(new):
-            metadata["managedFields"] = meta(new)["managedFields"]
-        return metadata
-    metadata = meta(new)
-    for key in (
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "resourceVersion",
-        "generation",
-        "generateName",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-    ):
-        if key in meta(old):
-            metadata[key] = meta(old)[key]
-        else:
-            metadata.pop(key, None)
-    if "managedFields" not in metadata and "managedFields" in meta(old):
-        metadata["managedFields"] = clone(meta(old)["managedFields"])
-    metadata.pop("selfLink", None)
-    return metadata
 
 
 __all__: list[Any] = ["Event", "Hooks", "Store", "Watch"]

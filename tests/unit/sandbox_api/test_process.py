@@ -126,7 +126,8 @@ def test_kill_loses_nothing_that_was_acknowledged(sandboxes: Any) -> None:
 def test_secrets_are_private(sandboxes: Any) -> None:
     sandbox = sandboxes()
     data = sandbox.kubeconfig.parent / "data"
-    for path in (sandbox.kubeconfig, data / "token", data / "apiserver.key"):
+    names = ("token", "apiserver.key", "objects.jsonl")
+    for path in (sandbox.kubeconfig, *(data / name for name in names)):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
