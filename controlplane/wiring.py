@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from controlplane.cluster.interface import Cluster, ClusterAddress
@@ -24,7 +25,7 @@ class ClusterRow(Protocol):
     in_cluster: bool
 
 
-_connections: dict[ClusterAddress, Cluster] = {}
+_connections: dict[ClusterAddress, tuple[int, Cluster]] = {}
 _lock = threading.Lock()
 
 
@@ -42,13 +43,29 @@ def address_of(row: ClusterRow) -> ClusterAddress:
     )
 
 
+def revision(address: ClusterAddress) -> int:
+    """Changes when the kubeconfig's file does: a connection made before then may be to the wrong
+    place, or with credentials that no longer serve. 0 where there is no file to look at."""
+    try:
+        return Path(address.kubeconfig_path).stat().st_mtime_ns if address.kubeconfig_path else 0
+    except OSError:
+        return 0
+
+
 def cluster_for(row: ClusterRow) -> Cluster:
-    """This process's connection to a cluster, opened once. Raises Invalid for a bad kubeconfig."""
+    """This process's connection to a cluster, kept while its kubeconfig stays the same.
+
+    Raises Invalid for a kubeconfig that can't be used.
+    """
     address = address_of(row)
+    now = revision(address)
     with _lock:
-        found = _connections.get(address)
-        if found is None:
-            found = _connections[address] = connect(address)
+        made, found = _connections.get(address, (-1, None))
+        if found is None or made != now:
+            if found is not None:
+                found.close()
+            found = connect(address)
+            _connections[address] = (now, found)
         return found
 
 

@@ -78,7 +78,7 @@ class Observation:
     missing: dict[str, str]
     channels: list[str]
     first_event_at: float | None
-    problems: list[dict[str, str]]
+    problems: list[dict[str, Any]]
     priority_classes: list[dict[str, Any]]
     snapshot: dict[str, Any]
 

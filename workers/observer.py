@@ -79,6 +79,7 @@ class Observer:
         self._trouble: ClusterError | None = None
         self._said: tuple[str, float] = ("", 0.0)
         self._observed_at = 0.0
+        self._revision = 0
         self._thread = threading.Thread(target=self._run, name=f"observe-{row.name}", daemon=True)
 
     def start(self) -> None:
@@ -123,6 +124,7 @@ class Observer:
     def _lead(self, epoch: int) -> None:
         """Follow the cluster until stopped or the lease is lost."""
         self.state = ObserverState(leading=True, epoch=epoch)
+        self._revision = wiring.revision(wiring.address_of(self.row))
         cluster = self._connect(self.row)
         cache = ClusterCache(WATCHED, self._wakeups.event, on_lost=self._lost, clock=self._clock)
         sources = SourceGroup([Source(cluster, resource, cache) for resource in WATCHED])
@@ -146,7 +148,7 @@ class Observer:
             wakeup = self._wakeups.wait(max(0.0, wait)) or pending
             now = self._clock()
             if now >= renew_at:
-                if not self._renew(epoch):
+                if self._is_moved() or not self._renew(epoch):
                     return
                 renew_at = now + RENEW_S
             timer = due is not None and now >= due
@@ -161,6 +163,13 @@ class Observer:
                     log.warning("nothing can be published for %s: %s", self.row.name, error)
                     pending = wakeup
             self._say_trouble()
+
+    def _is_moved(self) -> bool:
+        """Whether the kubeconfig changed: then everything is connected and listed anew."""
+        moved = wiring.revision(wiring.address_of(self.row)) != self._revision
+        if moved:
+            log.info("the kubeconfig of %s changed: connecting again", self.row.name)
+        return moved
 
     def _renew(self, epoch: int) -> bool:
         try:
@@ -251,10 +260,7 @@ def observation_of(
         missing=dict(translation.missing),
         channels=sorted(str(channel) for channel in wakeup.channels) if wakeup else [],
         first_event_at=wakeup.first_event_at if wakeup else None,
-        problems=[
-            {**dataclasses.asdict(problem), "workload": dataclasses.asdict(problem.workload)}
-            for problem in translation.problems
-        ],
+        problems=[dataclasses.asdict(problem) for problem in translation.problems],
         priority_classes=[dataclasses.asdict(found) for found in translation.priority_classes],
         snapshot=snapshot_to_json(translation.snapshot),
     )

@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 #: but only after the broker's visibility time-out)
 ABANDONED = timedelta(seconds=8)
 
+#: and is given to another at most this often, seconds
+RETRY_S = 10
+
 KEEP_SAMPLES = timedelta(days=7)
 #: plans without commands are only of interest while somebody may ask why nothing happened
 KEEP_PLANS = timedelta(days=2)
@@ -36,6 +39,8 @@ def tick(now: datetime | None = None) -> None:
         if mailbox.want_reconcile(str(cluster.pk)):
             reconcile.delay(str(cluster.pk), cluster.lease_epoch)
     for command_id in abandoned(now or datetime.now(UTC)):
+        if not mailbox.once_in(f"carry_out:{command_id}", RETRY_S):
+            continue
         log.warning("command %s has lost its worker: queued again", command_id)
         carry_out.delay(command_id)
 

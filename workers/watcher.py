@@ -17,8 +17,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import django
+
+if TYPE_CHECKING:  # models can only be imported after django.setup()
+    from apps.clusters.models import Cluster
+    from controlplane.cluster.interface import ClusterAddress
+    from workers.observer import Observer
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +36,7 @@ class Watcher:
     """Keeps one Observer for each enabled cluster."""
 
     def __init__(
-        self, health_file: Path, make_observer: Callable[..., object] | None = None
+        self, health_file: Path, make_observer: Callable[[Cluster], Observer] | None = None
     ) -> None:
         from workers.observer import Observer
 
@@ -75,7 +81,7 @@ class Watcher:
                 self._observers[key] = observer = self._make(row)
                 observer.start()
 
-    def _end(self, observers: list[object]) -> None:
+    def _end(self, observers: list[Observer]) -> None:
         for observer in observers:
             observer.stop()
         deadline = time.monotonic() + STOP_S
@@ -104,7 +110,7 @@ class Watcher:
                 self._stopping.wait(1.0)
 
 
-def _address(row: object) -> object:
+def _address(row: Cluster) -> ClusterAddress:
     from controlplane import wiring
 
     return wiring.address_of(row)

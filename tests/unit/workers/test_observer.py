@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,6 +186,24 @@ def test_redis_away_for_a_while_loses_no_event(row: Cluster, broker: Any) -> Non
         broker.restart()  # without its data
         wait_until(complete(row), "the snapshot to be published again", timeout_s=20)
         assert running.observer.state.epoch == 1  # it kept leading
+
+
+def test_a_changed_kubeconfig_is_connected_to_anew(row: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("one")
+    row.kubeconfig_path = str(path)
+    row.save()
+    made: list[FakeCluster] = []
+
+    def connect(row: Cluster) -> FakeCluster:
+        made.append(FakeCluster("east"))
+        return made[-1]
+
+    with Running(row, FakeCluster(), connect=connect) as running:
+        wait_until(complete(row), "a snapshot")
+        os.utime(path, ns=(1, 1))
+        wait_until(lambda: len(made) == 2, "another connection")
+        wait_until(lambda: running.observer.state.epoch == 2, "it to lead again")
 
 
 def test_threads_end(row: Cluster) -> None:
