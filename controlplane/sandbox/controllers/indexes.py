@@ -66,6 +66,8 @@ def surplus(pods: list[Object], completions: int, at_least: int) -> list[Object]
     for index, group in by_index.items():
         if index is None or index >= completions:
             leaving += group
+        elif len(group) == 1:
+            staying += group
         else:
             *doubled, kept = leaving_first(group)
             leaving += doubled

@@ -26,6 +26,7 @@ from controlplane.sandbox.kinds import JOB, POD
 from controlplane.sandbox.objects import Object, clone, meta, name_of, namespace_of
 from controlplane.sandbox.store import Event, Store
 
+MOST_AT_ONCE = 100  # pods created in one sync; the others follow after what waits meanwhile
 TRACKING = "batch.kubernetes.io/job-tracking"
 Key = tuple[str, str]
 
@@ -163,8 +164,8 @@ class JobController:
         due = last + self._backoff.seconds(failures)
         if due > now:
             return due
-        self._create(state, missing)
-        return None
+        self._create(state, min(missing, MOST_AT_ONCE))
+        return now if missing > MOST_AT_ONCE else None
 
     def _create(self, state: JobState, count: int) -> None:
         if not state.indexed:

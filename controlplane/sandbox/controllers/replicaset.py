@@ -23,6 +23,7 @@ from controlplane.sandbox.objects import Object, clone, meta, name_of, namespace
 from controlplane.sandbox.store import Event, Store
 
 Key = tuple[str, str]
+MOST_AT_ONCE = 100
 
 
 class ReplicaSetController:
@@ -59,7 +60,7 @@ class ReplicaSetController:
 
     def _manage(self, replicaset: Object, active: list[Object]) -> None:
         missing = replicaset["spec"]["replicas"] - len(active)
-        for _ in range(missing):
+        for _ in range(min(missing, MOST_AT_ONCE)):  # their events bring the next sync
             prefix = f"{name_of(replicaset)}-"
             template = replicaset["spec"]["template"]
             self._store.create(POD, from_template(REPLICASET, replicaset, template, prefix=prefix))

@@ -21,7 +21,7 @@ from controlplane.sandbox.store import Event, Store
 logger = logging.getLogger("sandbox.controllers")
 K = TypeVar("K", bound=Hashable)
 
-_BATCH = 32  # syncs between two turns of the loop, so that requests are answered meanwhile
+_TURN = 0.01  # seconds of work between two turns of the loop: requests are answered meanwhile
 _FIRST_RETRY, _LAST_RETRY = 1.0, 30.0
 _EARLY = 0.001  # a timer that fires this much early counts as due
 
@@ -123,7 +123,8 @@ async def run_controller(
 
     pumping = asyncio.create_task(pump(), name=f"{name}-events")
     failures: dict[K, int] = {}
-    done = 0
+    clock_of_loop = asyncio.get_running_loop().time
+    turn = clock_of_loop()
     try:
         while True:
             key = await queue.next()
@@ -136,9 +137,9 @@ async def run_controller(
                 logger.warning("%s: %s: %s", name, key, error)
             if again is not None:
                 queue.add_at(key, again)
-            done += 1
-            if done % _BATCH == 0:
+            if clock_of_loop() - turn > _TURN:
                 await asyncio.sleep(0)
+                turn = clock_of_loop()
     finally:
         pumping.cancel()
         watch.close()

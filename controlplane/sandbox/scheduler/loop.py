@@ -74,17 +74,20 @@ class Scheduler:
     def cycle(self) -> bool:
         """Bind the waiting pods that fit, the others get the reason. Whether some are left over
         for the next turn."""
-        cycle, bound = Cycle(self._nodes), 0
+        cycle, bound, more = Cycle(self._nodes), 0, False
+        refused: list[_Waiting] = []
         for waiting in sorted(self._waiting.values(), key=lambda w: w.order):
             if bound == _MOST_AT_ONCE:
-                return True
+                more = True
+                break
             node = cycle.place(waiting.needs)
             if node is None:
-                self._refuse(waiting)
+                refused.append(waiting)
             else:
                 self._bind(waiting, node)
                 bound += 1
-        return False
+        self._refuse(refused)
+        return more
 
     def _bind(self, waiting: _Waiting, node: str) -> None:
         pod = waiting.pod
@@ -96,12 +99,15 @@ class Scheduler:
         except ApiError as error:  # what is held on the node stays so until the pod's next event
             logger.warning("binding %s/%s to %s: %s", namespace_of(pod), name_of(pod), node, error)
 
-    def _refuse(self, waiting: _Waiting) -> None:
-        pod = waiting.pod
-        message = explain(
-            self._nodes.values(), waiting.needs, pod["spec"].get("preemptionPolicy") or ""
-        )
-        self._mark(pod, "Unschedulable", message)
+    def _refuse(self, refused: list[_Waiting]) -> None:
+        """Say why, once all that fitted is placed; pods with equal needs share the reason."""
+        messages: dict[tuple[Needs, str], str] = {}
+        for waiting in refused:
+            policy = waiting.pod["spec"].get("preemptionPolicy") or ""
+            key = (waiting.needs, policy)
+            if key not in messages:
+                messages[key] = explain(self._nodes.values(), waiting.needs, policy)
+            self._mark(waiting.pod, "Unschedulable", messages[key])
 
     def _mark(self, pod: Object, reason: str, message: str) -> None:
         old = condition_of(pod, "PodScheduled")
