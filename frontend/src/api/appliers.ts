@@ -154,7 +154,9 @@ const job: Applier<StreamEvents["job"]> = (queryClient, event) => {
   queryClient.setQueryData<JobDetail>(keys.job(event.id), (data) =>
     data ? { ...data, ...event } : data,
   );
-  return listed ? [keys.replicas(event.id)] : [keys.replicas(event.id), ["jobs"]];
+  // The event is the summary: what only the job's own page shows is asked for.
+  const own = [keys.job(event.id), keys.replicas(event.id)];
+  return listed ? own : [...own, ["jobs"]];
 };
 
 const sample: Applier<StreamEvents["sample"]> = (queryClient, event) => {

@@ -1,9 +1,9 @@
 import { SegmentedControl, Select } from "@mantine/core";
 import { useMemo } from "react";
-import { useServerNow } from "../../api/clock.ts";
 import { useCapacity } from "../../api/queries.ts";
 import type { CapacitySeries } from "../../api/types.ts";
 import { Chart } from "../../components/Chart/Chart.tsx";
+import { useTimeWindow } from "../../components/Chart/window.ts";
 import { count } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
 import { useScheme } from "../../theme/useScheme.ts";
@@ -66,11 +66,7 @@ export function HoldersPanel({ cluster, resource, resources, range, onChange }: 
 function Holders({ data, range }: { data: CapacitySeries; range: RangeName }) {
   const scheme = useScheme();
   const { series, table } = useMemo(() => holderChart(data.series, scheme), [data.series, scheme]);
-  const seconds = ranges[range];
-  // The window moves on by itself, so that silence shows as a growing gap on the right.
-  const step = Math.max(1, Math.floor(seconds / 600));
-  const to = Math.ceil(useServerNow() / 1000 / step) * step;
-  const window = useMemo(() => ({ from: to - seconds, to }), [to, seconds]);
+  const window = useTimeWindow(ranges[range], table.x[0]);
   const total = data.series.at(-1)?.total;
   const bounds = useMemo(() => ({ min: 0, max: total }), [total]);
   return (

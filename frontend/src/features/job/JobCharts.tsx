@@ -1,13 +1,13 @@
 import { SegmentedControl } from "@mantine/core";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
-import { useServerNow } from "../../api/clock.ts";
 import { useCountsSeen } from "../../api/counts.ts";
 import { useDecisions, useRecoveries, useSamples } from "../../api/queries.ts";
 import type { JobDetail, Sample } from "../../api/types.ts";
 import { Chart } from "../../components/Chart/Chart.tsx";
 import type { ChartSeries, Marker } from "../../components/Chart/plot.ts";
 import { gapThreshold, type Table, withGaps } from "../../components/Chart/series.ts";
+import { useTimeWindow } from "../../components/Chart/window.ts";
 import { count, decimals, quantity } from "../../components/format.ts";
 import { rungs } from "../../components/Ladder/counts.ts";
 import { Panel } from "../../components/Panel.tsx";
@@ -41,10 +41,12 @@ export function JobCharts({ job, observedAt }: { job: JobDetail; observedAt: str
   const navigate = useNavigate();
   const seconds = ranges[range];
   const samples = useSamples(job.id, seconds);
-  const window = useWindow(seconds);
+  const series = samples.data?.series;
+  // Sizes are decided before the trainer first reports.
+  const first = job.created_at;
+  const window = useTimeWindow(seconds, Date.parse(first) / 1000);
   const markers = useMarkers(job.id);
   const scheme = useScheme();
-  const series = samples.data?.series;
   const common = { height, syncKey, range: window, markers, axisWidth: 48 };
   const empty = () => (series?.length === 0 ? "No reports in this time." : null);
   const tables = useMemo(
@@ -186,13 +188,6 @@ function CountsChart({ job, observedAt, samples, scheme, common }: CountsChartPr
       )}
     </Panel>
   );
-}
-
-/** The shown time, moving on by itself. */
-function useWindow(seconds: number): { from: number; to: number } {
-  const step = Math.max(1, Math.floor(seconds / 600));
-  const to = Math.ceil(useServerNow() / 1000 / step) * step;
-  return useMemo(() => ({ from: to - seconds, to }), [to, seconds]);
 }
 
 function useMarkers(id: string): readonly Marker[] {

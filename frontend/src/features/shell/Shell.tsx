@@ -105,10 +105,6 @@ function UserMenu({ user, onSignOut }: Pick<ShellProps, "user" | "onSignOut">) {
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Label>
-          {user.username}
-          {user.is_staff ? ", staff" : ""}
-        </Menu.Label>
         <Menu.Item component="a" href="/api/v1/docs/" rightSection={<ExternalIcon />}>
           API reference
         </Menu.Item>
@@ -118,7 +114,7 @@ function UserMenu({ user, onSignOut }: Pick<ShellProps, "user" | "onSignOut">) {
           </Menu.Item>
         ) : null}
         <Menu.Divider />
-        <Menu.Item onClick={onSignOut}>Sign out</Menu.Item>
+        <Menu.Item onClick={onSignOut}>Sign out {user.username}</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );
