@@ -157,14 +157,14 @@ class Client:
             return not self.leaving  # who leaves goes on to its checkpoint
         return now - self._broken_at < _DOUBT_S
 
-    def park(self, *, failed: bool, cause: str = "") -> None:
+    def park(self, *, failed: bool) -> None:
         """Stopped between steps: tell the authority, which then forms the next quorum."""
         with self._changed:
             self.claim.parked = True
             self.working(Phase.PARKED)
             self._say(
                 "park", epoch=self.claim.state_epoch, step=self.claim.step, live=self.claim.live,
-                failed=failed, cause=cause, leaving=self.leaving,
+                failed=failed, leaving=self.leaving,
             )  # fmt: skip
 
     def next_quorum(self, timeout: float) -> Quorum | None:

@@ -20,6 +20,9 @@ from trainer_runtime.protocol import Peer, Phase, Quorum
 
 Message = tuple[str, str, dict[str, Any]]
 
+# What a survivor sees of a lost peer, until its own end is seen: the weakest of causes.
+STEP_FAILED = "step_failed"
+
 
 def name_of(member: str) -> str:
     """The replica's name in a member id, `name#incarnation`."""
@@ -134,7 +137,7 @@ class Membership:
         self.last_step = max(self.last_step, known.step if known.live else 0)
         out: list[Message] = []
         if member in self.quorum and said.get("failed"):
-            out = self._urgent(said.get("cause", "step_failed"), 0.0)
+            out = self._urgent(STEP_FAILED, 0.0)
         else:
             out = self._plan_change("parked" if member in self.quorum else "joined")
         return out + self._next(now)
@@ -245,7 +248,7 @@ class Membership:
         return [(m.id, "change", change) for m in self._running()]
 
     def _urgent(self, cause: str, age: float) -> list[Message]:
-        if self.changing != "urgent":
+        if self.changing != "urgent" or self.cause == STEP_FAILED:
             self.changing, self.cause = "urgent", cause
         change = self._change(self.epoch, urgent=True, cause=cause, age=age)
         return [(m.id, "change", change) for m in self._running()]

@@ -288,12 +288,12 @@ class ElasticTrainer:
 
     # ---- between steps ---------------------------------------------------------------------
 
-    def _park(self, *, failed: bool, cause: str = "") -> None:
+    def _park(self, *, failed: bool) -> None:
         """Stop, and wait for the next quorum. The old group stays until everybody has stopped."""
         self._drop_group()
         if not failed and self._clock is None:
             self._parked_at = time.monotonic()
-        self.client.park(failed=failed, cause=cause)
+        self.client.park(failed=failed)
 
     def _failed(self, error: Exception) -> None:
         """A step came to nothing: measure from the failure on, and park."""
@@ -308,7 +308,8 @@ class ElasticTrainer:
         if self._group is not None:
             self._group.abort()
         self._clock.end(RecoveryStage.ABORT)
-        self.log(f"step given up: {notice.cause if notice else error}")
+        reason = notice.cause if notice else str(error).partition(". ")[0]
+        self.log(f"step {self.state.counters.step + 1} given up: {reason}")
         self._park(failed=True)
 
     def _join(self) -> bool:

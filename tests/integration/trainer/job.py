@@ -254,3 +254,15 @@ def check_losses(
             worst = max(worst, abs(entry["loss"] - want[step]) / abs(want[step]))
             assert worst <= relative, f"step {step}: {entry['loss']!r} instead of {want[step]!r}"
     return worst
+
+
+def check_agreement(job: Job, *names: str) -> None:
+    """The replicas (all, if none is named) committed the same losses, each step once."""
+    first: dict[int, float] = {}
+    for name in names or job.replicas:
+        steps = job.replicas[name].steps
+        numbers = [s["step"] for s in steps]
+        assert len(set(numbers)) == len(numbers), f"{name} committed a step twice: {numbers}"
+        for step in steps:
+            want = first.setdefault(step["step"], step["loss"])
+            assert abs(step["loss"] - want) <= 1e-12 * abs(want), (name, step, want)

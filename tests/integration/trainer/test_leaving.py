@@ -22,7 +22,7 @@ def test_sigterm_drains_at_a_step_boundary(tmp_path: Path) -> None:
         assert terminate(job.replicas["b"]) == [0]
         step = job.wait_world(2, beyond=job.replicas["b"].last)
         assert "recovered" not in job.replicas["a"].said()
-        assert "step given up" not in job.replicas["a"].said()
+        assert "given up" not in job.replicas["a"].said()
         assert job.left_behind("b") == {"threads": [], "tasks": [], "sockets": [], "shared": []}
         job.wait_world(2, beyond=step + 3)
         check_batches(job.committed())

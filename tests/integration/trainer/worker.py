@@ -2,7 +2,7 @@
 
 FAULT=kill:N or FAULT=raise:N ends it (SIGKILL to itself, an exception) in the middle of a step, N
 steps after it joined; PACE_S makes a step last; STALL_AT=N stands still in that step until the file
-named by STALL_WHILE is gone. DIE_IN=receive or DIE_IN=send kills it while state is handed over.
+named by STALL_WHILE is gone. DIE_IN=receive:N or DIE_IN=send:N kills it in the N-th hand-over.
 With JOIN_WHEN it joins when that file is there. At its end it prints what is left in its process.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 from trainer_runtime import ElasticTrainer, TrainerOptions, rendezvous
+from trainer_runtime.group import Group
 
 SAMPLES, FEATURES = 97, 6
 
@@ -47,26 +48,35 @@ class Fault:
                 time.sleep(0.01)
 
 
-def die_in(name: str) -> None:
-    """The hand-over of state ends this process after its first message."""
+def die_in(text: str) -> None:
+    """In its N-th hand-over of state this process ends, while its peer waits for data."""
+    if not text:
+        return
+    name, _, number = text.partition(":")
+    real, calls = getattr(rendezvous, name), 0
 
-    def die(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+    def handed_over(*args: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == int(number):
+            setattr(Group, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        return real(*args)
 
-    if name:
-        setattr(rendezvous, name, die)
+    setattr(rendezvous, name, handed_over)
 
 
 def left_behind() -> dict[str, list[str]]:
     """Threads, native ones included, and TCP sockets of this process."""
-    tasks = Path("/proc/self/task").iterdir()
-    files = []
+    tasks, files = [], []
+    for each in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            tasks.append((each / "comm").read_text().strip())
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the listing's own
             files.append(each.readlink())
     return {
         "threads": sorted(each.name for each in threading.enumerate()),
-        "tasks": sorted((each / "comm").read_text().strip() for each in tasks),
+        "tasks": sorted(tasks),
         "sockets": sorted(str(each) for each in files if str(each).startswith("socket:")),
         "shared": sorted(str(each) for each in files if str(each).startswith("/dev/shm")),
     }
@@ -128,8 +138,16 @@ def main() -> None:
             }  # fmt: skip
             log.write(json.dumps(line) + "\n")
             time.sleep(pace)  # between steps, so that a step takes a known least time
-    after = left_behind()
-    left = {name: list((Counter(after[name]) - Counter(before[name])).elements()) for name in after}
+    deadline = time.monotonic() + 5
+    while True:  # native threads end a moment after they were told to
+        after = left_behind()
+        left = {
+            name: list((Counter(after[name]) - Counter(was)).elements())
+            for name, was in before.items()
+        }
+        if not any(left.values()) or time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
     print("left:", json.dumps(left), flush=True)
 
 
