@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,9 +27,10 @@ POLICIES = (
 )
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with Stack(tmp_path, policies=POLICIES) as stack:
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One for the module: each test has jobs of its own, and the fleet has room for them."""
+    with Stack(tmp_path_factory.mktemp("stack"), policies=POLICIES) as stack:
         yield stack
 
 
@@ -71,6 +71,33 @@ def test_pods_wait_for_the_secret_and_get_it_again_when_it_is_lost(stack: Stack)
     wait_until(lambda: not token_in(stack, "llama-concertina"), "the Secret to go")
 
 
+def test_a_signal_reaches_a_pod_of_a_sandbox(stack: Stack) -> None:
+    spec = make_pod_spec(8, restartPolicy="Never", terminationGracePeriodSeconds=1)
+    job = make_job_object("struck", "default", parallelism=2, policy="fixed", pod_spec=spec)
+    job["spec"]["backoffLimit"] = 100
+    stack.create("batch/v1", "default", "jobs", job)
+    victim = wait_until(lambda: pods(stack, "struck"), "a pod to run")[0]["metadata"]
+
+    class Row:
+        """As much of a Cluster row as a connection needs."""
+
+        name, kubeconfig_path, context, in_cluster = "sandbox", str(stack.kubeconfig), "", False
+
+    wiring.signal_pod(Row(), "default", victim["name"], "KILL")
+    wait_until(
+        lambda: victim["uid"] not in [p["metadata"]["uid"] for p in pods(stack, "struck")],
+        "the pod to fail",
+    )
+    wait_until(lambda: len(pods(stack, "struck")) == 2, "the Job to replace it")
+    with pytest.raises(NotFound):
+        wiring.signal_pod(Row(), "default", "nobody", "KILL")
+    wiring.cluster_for(Row()).close()
+    wiring.forget()
+    assert wiring.address_of(Row()) == ClusterAddress("sandbox", str(stack.kubeconfig))
+    stack.delete("batch/v1", "default", "jobs", "struck")
+    wait_until(lambda: not pods(stack, "struck"), "its pods to go")
+
+
 def test_a_reclaim_does_not_wait_for_a_growth_under_way(stack: Stack) -> None:
     stack.create(
         "scheduling.k8s.io/v1", None, "priorityclasses", make_priority_class_object("serving", 1000)
@@ -93,28 +120,3 @@ def test_a_reclaim_does_not_wait_for_a_growth_under_way(stack: Stack) -> None:
         "select state, from_replicas, to_replicas from decisions_command order by created_at"
     )
     assert [(c["from_replicas"], c["to_replicas"]) for c in commands] == [(4, 32), (32, 24)]
-
-
-def test_a_signal_reaches_a_pod_of_a_sandbox(stack: Stack) -> None:
-    spec = make_pod_spec(8, restartPolicy="Never", terminationGracePeriodSeconds=1)
-    job = make_job_object("llama", "default", parallelism=2, policy="fixed", pod_spec=spec)
-    job["spec"]["backoffLimit"] = 100
-    stack.create("batch/v1", "default", "jobs", job)
-    victim = wait_until(lambda: pods(stack, "llama"), "a pod to run")[0]["metadata"]
-
-    class Row:
-        """As much of a Cluster row as a connection needs."""
-
-        name, kubeconfig_path, context, in_cluster = "sandbox", str(stack.kubeconfig), "", False
-
-    wiring.signal_pod(Row(), "default", victim["name"], "KILL")
-    wait_until(
-        lambda: victim["uid"] not in [p["metadata"]["uid"] for p in pods(stack, "llama")],
-        "the pod to fail",
-    )
-    wait_until(lambda: len(pods(stack, "llama")) == 2, "the Job to replace it")
-    with pytest.raises(NotFound):
-        wiring.signal_pod(Row(), "default", "nobody", "KILL")
-    wiring.cluster_for(Row()).close()
-    wiring.forget()
-    assert wiring.address_of(Row()) == ClusterAddress("sandbox", str(stack.kubeconfig))
