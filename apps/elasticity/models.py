@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.db.models import F, Q
 
@@ -23,6 +25,11 @@ DURATIONS = (
 )
 
 
+def whole_number(**options: Any) -> models.PositiveIntegerField:
+    """PostgreSQL's range on every database: what one takes the other must take."""
+    return models.PositiveIntegerField(validators=[MaxValueValidator(2**31 - 1)], **options)
+
+
 def seconds(default: float, text: str) -> models.FloatField:
     return models.FloatField(default=default, help_text=f"Seconds. {text}")
 
@@ -33,9 +40,9 @@ class ElasticityPolicy(models.Model):
 
     name = models.CharField(max_length=253, unique=True, validators=[object_name])
     description = models.TextField(blank=True)
-    min_replicas = models.PositiveIntegerField(help_text="Fewer than this: the job doesn't run.")
-    max_replicas = models.PositiveIntegerField()
-    replica_increment_step = models.PositiveIntegerField(
+    min_replicas = whole_number(help_text="Fewer than this: the job doesn't run.")
+    max_replicas = whole_number()
+    replica_increment_step = whole_number(
         null=True, blank=True, help_text="Valid sizes are min + k × step. Or give a list, not both."
     )
     replica_discrete_values = models.JSONField(
@@ -51,7 +58,7 @@ class ElasticityPolicy(models.Model):
     min_gain = models.FloatField(
         default=0.0, help_text="Least relative gain in throughput that a growth must promise."
     )
-    restart_budget = models.PositiveIntegerField(
+    restart_budget = whole_number(
         null=True, blank=True, help_text="Most resizes an hour; empty for no limit."
     )
     batch_policy = models.CharField(

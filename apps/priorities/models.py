@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.core.exceptions import ValidationError
-from django.core.validators import RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 
@@ -23,7 +23,10 @@ object_name = RegexValidator(
 
 class PriorityClass(models.Model):
     name = models.CharField(max_length=253, unique=True, validators=[object_name])
-    value = models.IntegerField(help_text="Higher goes first. Kubernetes allows up to 1000000000.")
+    value = models.IntegerField(
+        help_text="Higher goes first. Kubernetes allows up to 1000000000.",
+        validators=[MinValueValidator(LOWEST_PRIORITY), MaxValueValidator(HIGHEST_PRIORITY)],
+    )
     preemption_policy = models.CharField(
         max_length=20, choices=PreemptionPolicy.choices, default=PreemptionPolicy.RECLAIM_ELASTIC
     )

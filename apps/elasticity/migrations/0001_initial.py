@@ -35,15 +35,24 @@ class Migration(migrations.Migration):
                 ("description", models.TextField(blank=True)),
                 (
                     "min_replicas",
-                    models.PositiveIntegerField(help_text="Fewer than this: the job doesn't run."),
+                    models.PositiveIntegerField(
+                        help_text="Fewer than this: the job doesn't run.",
+                        validators=[django.core.validators.MaxValueValidator(2147483647)],
+                    ),
                 ),
-                ("max_replicas", models.PositiveIntegerField()),
+                (
+                    "max_replicas",
+                    models.PositiveIntegerField(
+                        validators=[django.core.validators.MaxValueValidator(2147483647)]
+                    ),
+                ),
                 (
                     "replica_increment_step",
                     models.PositiveIntegerField(
                         blank=True,
                         help_text="Valid sizes are min + k × step. Or give a list, not both.",
                         null=True,
+                        validators=[django.core.validators.MaxValueValidator(2147483647)],
                     ),
                 ),
                 (
@@ -97,7 +106,10 @@ class Migration(migrations.Migration):
                 (
                     "restart_budget",
                     models.PositiveIntegerField(
-                        blank=True, help_text="Most resizes an hour; empty for no limit.", null=True
+                        blank=True,
+                        help_text="Most resizes an hour; empty for no limit.",
+                        null=True,
+                        validators=[django.core.validators.MaxValueValidator(2147483647)],
                     ),
                 ),
                 (

@@ -35,7 +35,11 @@ class Migration(migrations.Migration):
                 (
                     "value",
                     models.IntegerField(
-                        help_text="Higher goes first. Kubernetes allows up to 1000000000."
+                        help_text="Higher goes first. Kubernetes allows up to 1000000000.",
+                        validators=[
+                            django.core.validators.MinValueValidator(-2147483648),
+                            django.core.validators.MaxValueValidator(2000001000),
+                        ],
                     ),
                 ),
                 (

@@ -749,17 +749,10 @@ export interface components {
             readonly id: number;
             name: string;
             description?: string;
-            /**
-             * Format: int64
-             * @description Fewer than this: the job doesn't run.
-             */
+            /** @description Fewer than this: the job doesn't run. */
             min_replicas: number;
-            /** Format: int64 */
             max_replicas: number;
-            /**
-             * Format: int64
-             * @description Valid sizes are min + k × step. Or give a list, not both.
-             */
+            /** @description Valid sizes are min + k × step. Or give a list, not both. */
             replica_increment_step?: number | null;
             replica_discrete_values?: number[] | null;
             /**
@@ -792,10 +785,7 @@ export interface components {
              * @description Least relative gain in throughput that a growth must promise.
              */
             min_gain?: number;
-            /**
-             * Format: int64
-             * @description Most resizes an hour; empty for no limit.
-             */
+            /** @description Most resizes an hour; empty for no limit. */
             restart_budget?: number | null;
             batch_policy?: components["schemas"]["BatchPolicy"];
             lr_rule?: components["schemas"]["LearningRateRule"];
@@ -814,17 +804,10 @@ export interface components {
         ElasticityPolicyRequest: {
             name: string;
             description?: string;
-            /**
-             * Format: int64
-             * @description Fewer than this: the job doesn't run.
-             */
+            /** @description Fewer than this: the job doesn't run. */
             min_replicas: number;
-            /** Format: int64 */
             max_replicas: number;
-            /**
-             * Format: int64
-             * @description Valid sizes are min + k × step. Or give a list, not both.
-             */
+            /** @description Valid sizes are min + k × step. Or give a list, not both. */
             replica_increment_step?: number | null;
             replica_discrete_values?: number[] | null;
             /**
@@ -857,10 +840,7 @@ export interface components {
              * @description Least relative gain in throughput that a growth must promise.
              */
             min_gain?: number;
-            /**
-             * Format: int64
-             * @description Most resizes an hour; empty for no limit.
-             */
+            /** @description Most resizes an hour; empty for no limit. */
             restart_budget?: number | null;
             batch_policy?: components["schemas"]["BatchPolicy"];
             lr_rule?: components["schemas"]["LearningRateRule"];
@@ -1198,17 +1178,10 @@ export interface components {
         PatchedElasticityPolicyRequest: {
             name?: string;
             description?: string;
-            /**
-             * Format: int64
-             * @description Fewer than this: the job doesn't run.
-             */
+            /** @description Fewer than this: the job doesn't run. */
             min_replicas?: number;
-            /** Format: int64 */
             max_replicas?: number;
-            /**
-             * Format: int64
-             * @description Valid sizes are min + k × step. Or give a list, not both.
-             */
+            /** @description Valid sizes are min + k × step. Or give a list, not both. */
             replica_increment_step?: number | null;
             replica_discrete_values?: number[] | null;
             /**
@@ -1241,10 +1214,7 @@ export interface components {
              * @description Least relative gain in throughput that a growth must promise.
              */
             min_gain?: number;
-            /**
-             * Format: int64
-             * @description Most resizes an hour; empty for no limit.
-             */
+            /** @description Most resizes an hour; empty for no limit. */
             restart_budget?: number | null;
             batch_policy?: components["schemas"]["BatchPolicy"];
             lr_rule?: components["schemas"]["LearningRateRule"];
@@ -1254,10 +1224,7 @@ export interface components {
         };
         PatchedPriorityClassRequest: {
             name?: string;
-            /**
-             * Format: int64
-             * @description Higher goes first. Kubernetes allows up to 1000000000.
-             */
+            /** @description Higher goes first. Kubernetes allows up to 1000000000. */
             value?: number;
             preemption_policy?: components["schemas"]["PreemptionPolicy"];
             description?: string;
@@ -1312,10 +1279,7 @@ export interface components {
         PriorityClass: {
             readonly id: number;
             name: string;
-            /**
-             * Format: int64
-             * @description Higher goes first. Kubernetes allows up to 1000000000.
-             */
+            /** @description Higher goes first. Kubernetes allows up to 1000000000. */
             value: number;
             preemption_policy?: components["schemas"]["PreemptionPolicy"];
             description?: string;
@@ -1327,10 +1291,7 @@ export interface components {
         };
         PriorityClassRequest: {
             name: string;
-            /**
-             * Format: int64
-             * @description Higher goes first. Kubernetes allows up to 1000000000.
-             */
+            /** @description Higher goes first. Kubernetes allows up to 1000000000. */
             value: number;
             preemption_policy?: components["schemas"]["PreemptionPolicy"];
             description?: string;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import schemathesis
 import yaml
 from django.core.management import call_command
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis.config import SchemathesisConfig
 
@@ -59,7 +62,17 @@ schema = load()
 
 
 @pytest.fixture
-def filled(db: None) -> str:
+def one_connection() -> Iterator[None]:
+    """Requests share the test's transaction; Django's own test client does the same."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
+
+
+@pytest.fixture
+def filled(db: None, one_connection: None) -> str:
     """Rows of every kind; returns the header of somebody who may do everything."""
     cluster = make_cluster(accounted_at=AT)
     job = make_job(cluster, policy=make_policy_row())
