@@ -74,12 +74,12 @@ export const SearchIcon = () => (
 );
 export const RetryIcon = () => (
   <Icon size={14}>
-    <path d="M13.5 8a5.5 5.5 0 1 1-1.6-3.900M13.5 1.800v2.700h-2.7" />
+    <path d="M13.5 8a5.5 5.5 0 1 1-1.6-3.9M13.5 1.8v2.7h-2.7" />
   </Icon>
 );
 export const WarnIcon = () => (
   <Icon size={14}>
-    <path d="M8 2 1.5 13.500h13zM8 6.500v3M8 11.600v.1" />
+    <path d="M8 2 1.5 13.5h13zM8 6.5v3M8 11.6v.1" />
   </Icon>
 );
 export const UpIcon = () => (
@@ -94,12 +94,12 @@ export const DownIcon = () => (
 );
 export const BoltIcon = () => (
   <Icon size={14}>
-    <path d="M9 1.5 3.5 9H8l-1 5.500L12.5 7H8z" />
+    <path d="M9 1.5 3.5 9H8l-1 5.5L12.5 7H8z" />
   </Icon>
 );
 export const ExternalIcon = () => (
   <Icon size={12}>
-    <path d="M6 3H3v10h10v-3M9 2.500h4.500V7M13.2 2.8 7.5 8.5" />
+    <path d="M6 3H3v10h10v-3M9 2.5h4.5V7M13.2 2.8 7.5 8.5" />
   </Icon>
 );
 export const BackIcon = () => (

@@ -98,7 +98,13 @@ export function Shell(props: ShellProps) {
 
 function UserMenu({ user, onSignOut }: Pick<ShellProps, "user" | "onSignOut">) {
   return (
-    <Menu position="bottom-end" width={200} shadow="sm">
+    <Menu
+      position="bottom-end"
+      width={200}
+      shadow="sm"
+      withinPortal={false}
+      withInitialFocusPlaceholder={false}
+    >
       <Menu.Target>
         <ActionIcon variant="subtle" color="gray" aria-label={`Account of ${user.username}`}>
           <UserIcon />
