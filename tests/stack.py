@@ -81,7 +81,7 @@ class Stack:
         self.nodes = nodes
         self.policies = policies
         self.kubeconfig = folder / "kubeconfig"
-        self.sandbox_port, self.web_port = free_port(), free_port()
+        self.sandbox_port, self.web_port, self.authority_port = (free_port() for _ in range(3))
         self.url = f"http://127.0.0.1:{self.web_port}"
         self.valkey = ValkeyServer()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -120,6 +120,7 @@ class Stack:
             "CONCERTINA_PUBLIC_URL": self.url,
             "CONCERTINA_PORT": str(self.web_port),
             "CONCERTINA_SANDBOX_PORT": str(self.sandbox_port),
+            "CONCERTINA_AUTHORITY_PORT": str(self.authority_port),
             "CONCERTINA_DEMO": "1" if self.demo else "0",
             "CONCERTINA_DEMO_PASSWORD": "breathe-in-and-out",
             **self._extra,

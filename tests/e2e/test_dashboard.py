@@ -104,7 +104,7 @@ def test_a_killed_replica_costs_one_step_and_is_shown(page: Page, stack: Stack) 
 
     page.get_by_role("button", name="Inject a fault into replica 0").click()
     page.get_by_role("button", name="Send KILL").click()
-    expect(page.get_by_text(re.compile("KILL sent to"))).to_be_visible()
+    expect(page.get_by_text(re.compile("KILL sent to"))).to_be_visible(timeout=30_000)
 
     events = page.get_by_role("region", name="List of recovery events")
     expect(events.get_by_text(re.compile("lost")).first).to_be_visible(timeout=60_000)
