@@ -6,6 +6,7 @@ One asyncio loop; no threads. It knows processes, health and signals, nothing of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ from controlplane.supervisor.process import Child
 from controlplane.supervisor.specs import ProcessSpec
 
 STOP_SECONDS = 4.3  # the whole stop; the promise is 5
+# One slow process must not use up the time of those that it needs (training pods have a grace too).
+STAGGER_SECONDS = 0.8
 FIRST_TRIES = 3
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 ORPHAN_SECONDS = 3.0
@@ -175,7 +178,7 @@ class Supervisor:
                 kill_quietly(pid, signal.SIGKILL if late else signal.SIGTERM)
 
     async def _take_down(self) -> None:
-        """In reverse order of `after`, each as soon as those that need it are gone."""
+        """In reverse order of `after`, each when those that need it are gone, or are too slow."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -184,7 +187,8 @@ class Supervisor:
         async def stop_one(child: Child) -> None:
             for other in self.children.values():
                 if child.spec.name in other.spec.after:
-                    await gone[other.spec.name].wait()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(gone[other.spec.name].wait(), STAGGER_SECONDS)
             if child.process is not None:
                 child.terminate()
                 await child.wait()
