@@ -15,8 +15,8 @@ __all__ = ["ElasticSampler", "ElasticTrainer", "StepResult", "TrainerOptions"]
 _HOMES = {
     "ElasticSampler": "trainer_runtime.sampler",
     "ElasticTrainer": "trainer_runtime.trainer",
-    "StepResult": "trainer_runtime.trainer",
-    "TrainerOptions": "trainer_runtime.trainer",
+    "StepResult": "trainer_runtime.step",
+    "TrainerOptions": "trainer_runtime.options",
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
@@ -76,10 +76,11 @@ class Quorum:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Quorum:
-        peers = tuple(Peer(**peer) for peer in raw["members"])
-        tuples = {key: tuple(raw[key]) for key in ("lost", "left", "joined")}
-        plain = {key: raw[key] for key in ("epoch", "source", "origin", "store_port", "prefix")}
-        return cls(members=peers, last_step=raw["last_step"], cause=raw["cause"], **plain, **tuples)
+        values = {each.name: raw[each.name] for each in fields(cls)}
+        values["members"] = tuple(Peer(**peer) for peer in raw["members"])
+        for name in ("lost", "left", "joined"):
+            values[name] = tuple(values[name])
+        return cls(**values)
 
 
 def to_line(kind: str, **values: Any) -> bytes:

@@ -69,7 +69,7 @@ def enter(
 def start(state: ReplicaState, folder: Path | None, last_step: int, log: Log) -> None:
     """Nobody has a live state: the newest whole checkpoint, or an explicit fresh start."""
     found = checkpoint.newest(folder) if folder is not None else None
-    if found is not None:
+    if found is not None and folder is not None:
         step, packed, problems = found
         for problem in problems:
             log(f"checkpoint passed over: {problem}")

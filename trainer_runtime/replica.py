@@ -26,6 +26,12 @@ class Stateful(Protocol):
     def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
 
 
+class Scheduler(Stateful, Protocol):
+    """Steps once a committed step."""
+
+    def step(self) -> Any: ...
+
+
 @dataclass(slots=True)
 class Counters:
     """Replicated with the state. `epoch` is the one in which the last step was committed."""
@@ -46,7 +52,7 @@ class ReplicaState:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         sampler: ElasticSampler,
-        scheduler: Stateful | None = None,
+        scheduler: Scheduler | None = None,
         extra: dict[str, Stateful] | None = None,
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler

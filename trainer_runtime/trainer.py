@@ -17,7 +17,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,45 +24,27 @@ import torch
 from trainer_runtime import checkpoint
 from trainer_runtime.client import AuthorityError, Client, Notice
 from trainer_runtime.drain import Drain
-from trainer_runtime.gradients import Gradients
 from trainer_runtime.group import Group, GroupError
+from trainer_runtime.keeper import Keeper
 from trainer_runtime.options import TrainerOptions
-from trainer_runtime.protocol import Phase, Quorum, parse_address
+from trainer_runtime.protocol import Quorum, parse_address
 from trainer_runtime.rendezvous import enter
-from trainer_runtime.replica import ReplicaState, Stateful
+from trainer_runtime.replica import ReplicaState, Scheduler, Stateful
 from trainer_runtime.reporting import Reporter
-from trainer_runtime.sampler import ElasticSampler, mix, shares
+from trainer_runtime.sampler import ElasticSampler
 from trainer_runtime.stages import StageClock
 from trainer_runtime.state import StateError
+from trainer_runtime.step import Stepper, StepResult, Superseded
 from trainer_runtime.telemetry import Telemetry, TelemetryOptions
 from trainer_runtime.wire import RecoveryStage
 
 _RETRY_S = (0.05, 2.0)
 
 
-class _Superseded(Exception):
-    """The epoch went out of force while a step was under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """A committed step: `step` counts from 1, `loss` is the mean over the global batch, `indices`
-    the samples of this replica's share. `adopted`: the peers committed it with this replica's share
-    while it was cut off, and it took the result over from them."""
-
-    step: int
-    loss: float
-    epoch: int
-    world_size: int
-    rank: int
-    indices: tuple[int, ...]
-    adopted: bool = False
-
-
 class ElasticTrainer:
     """One replica. Not thread-safe: used by the thread that made it.
 
-    `tokens_per_sample` is for the reports only. `after(result)` is called after each commit.
+    `tokens_per_sample` is for the reports only; `extra` are further parts of the replicated state.
     """
 
     def __init__(
@@ -75,7 +56,7 @@ class ElasticTrainer:
         loss: Callable[[Any], torch.Tensor],
         samples: int,
         options: TrainerOptions,
-        scheduler: Stateful | None = None,
+        scheduler: Scheduler | None = None,
         extra: dict[str, Stateful] | None = None,
         tokens_per_sample: int | None = None,
         telemetry: Telemetry | None = None,
@@ -86,8 +67,7 @@ class ElasticTrainer:
             samples, options.global_batch, seed=options.seed, shuffle=options.shuffle
         )
         self.state = ReplicaState(model, optimizer, sampler, scheduler, extra)
-        self.gradients = Gradients(model.parameters())
-        self._load, self._loss, self._tokens = load, loss, tokens_per_sample
+        self._tokens = tokens_per_sample
         self.telemetry = telemetry or Telemetry(TelemetryOptions.from_env(), self.log)
         self.reporter = Reporter(
             self.telemetry, total_steps=options.total_steps, every_s=options.report_every
@@ -98,19 +78,21 @@ class ElasticTrainer:
             name=options.replica, min_replicas=options.min_replicas,
             on_superseded=self._abort,
         )  # fmt: skip
+        self.stepper = Stepper(self.state, self.client, options, load, loss)
+        self.keeper = Keeper(
+            options.checkpoint_dir, self.state, self.client, self.reporter, self.log
+        )
         self.drain = drain
         self.quorum: Quorum | None = None
         self._group: Group | None = None
         self._old: Group | None = None
         self._clock: StageClock | None = None  # runs from a failure to the next commit
         self._parked_at: float | None = None  # of a planned change
-        self._under_way: tuple[int, int, tuple[int, ...]] | None = None  # step, epoch, indices
         self._adopted: StepResult | None = None
         self._started_at = time.monotonic()
         self._before = 0
         self._retry = _RETRY_S[0]
         self._ended = False
-        self._writer: threading.Thread | None = None
         self._freeing: list[threading.Thread] = []
 
     # ---- the script's side -----------------------------------------------------------------
@@ -118,7 +100,7 @@ class ElasticTrainer:
     def __enter__(self) -> ElasticTrainer:
         """Warm up, then offer this replica to the authority; it joins at a step boundary."""
         if self.options.warm_up:
-            seconds = self.state.warm_up(self._rehearse)
+            seconds = self.state.warm_up(self.stepper.rehearse)
             self.log(f"warmed up in {seconds:.2f} s")
         if self.options.checkpoint_dir is not None:
             self.client.claim.checkpoint_step = next(
@@ -153,9 +135,15 @@ class ElasticTrainer:
                 self._finish()
                 break
             try:
-                return self._attempt()
-            except (_Superseded, GroupError) as error:
+                assert self._group is not None
+                result, stopping = self.stepper.run(self._group, self._clock)
+            except (Superseded, GroupError) as error:
                 self._failed(error)
+                continue
+            self._after_commit(result)
+            if stopping and not self._at_end():
+                self._park(failed=False)
+            return result
         return None
 
     @contextlib.contextmanager
@@ -167,8 +155,7 @@ class ElasticTrainer:
     def close(self) -> None:
         """Leave nothing behind: connections, groups, threads, signal handlers."""
         self._ended = True
-        if self._writer is not None:
-            self._writer.join()
+        self.keeper.wait()
         self._drop_group()
         self._free_old()
         self.client.close()
@@ -180,85 +167,6 @@ class ElasticTrainer:
 
     def log(self, text: str) -> None:
         print(f"[{self.options.replica}] {text}", file=sys.stderr, flush=True)
-
-    # ---- one step --------------------------------------------------------------------------
-
-    def _attempt(self) -> StepResult:
-        """Compute this replica's share, reduce, and commit: all of it, or nothing."""
-        group, quorum, counters = self._group, self.quorum, self.state.counters
-        assert group is not None
-        assert quorum is not None
-        options, sampler = self.options, self.state.sampler
-        indices = sampler.batch()
-        owned = shares(options.shards, group.size)
-        mine = owned[group.rank]
-        losses = torch.zeros(options.shards + 1, dtype=torch.float64)
-        used = tuple(indices[mine.start * options.micro_batch : mine.stop * options.micro_batch])
-        self._under_way = (counters.step + 1, quorum.epoch, used)
-        kept = self._compute(indices, mine, losses, counters.step + 1)
-        self.client.working(Phase.REDUCE)
-        losses[-1] = 1.0 if self.client.pending else 0.0
-        if options.exact:
-            group.sum([losses])
-            owners = [rank for rank, share in enumerate(owned) for _ in share]
-            self.gradients.sum_in_order(group, kept, owners)
-        else:
-            group.sum([*self.gradients.buffers, losses])
-        self.client.working(Phase.COMPUTE)
-        if options.max_grad_norm is not None:
-            self.gradients.clip(options.max_grad_norm)
-        # Everybody sees the same sum: all stop after this step, or nobody.
-        stopping = int(losses[-1]) == group.size
-        loss = sum(losses[:-1].tolist()) / options.global_batch
-        self._commit(group, loss)
-        self._under_way = None
-        result = StepResult(counters.step, loss, quorum.epoch, group.size, group.rank, used)
-        self._after_commit(result)
-        if stopping and not self._at_end():
-            self._park(failed=False)
-        return result
-
-    def _compute(
-        self, indices: list[int], mine: range, losses: torch.Tensor, step: int
-    ) -> dict[int, list[torch.Tensor]]:
-        """Forward and backward of this replica's micro-batches. Fills in their summed losses;
-        returns, for ordered summation, each one's gradient."""
-        options, kept, loading = self.options, {}, 0.0
-        self.gradients.zero()
-        for shard in mine:
-            self.client.working(Phase.COMPUTE)
-            if self.client.superseded is not None:
-                raise _Superseded
-            torch.manual_seed(mix(options.seed, step, shard))
-            start = shard * options.micro_batch
-            began = time.monotonic()
-            batch = self._load(indices[start : start + options.micro_batch])
-            loading += time.monotonic() - began
-            loss = self._loss(batch)
-            (loss / options.global_batch).backward()
-            losses[shard] = loss.item()
-            if options.exact:
-                kept[shard] = self.gradients.copy()
-                self.gradients.zero()
-        if self._clock is not None:
-            self._clock.end(RecoveryStage.FIRST_STEP)
-            self._clock.move(RecoveryStage.FIRST_STEP, RecoveryStage.DATA_LOADER, loading)
-        return kept
-
-    def _commit(self, group: Group, loss: float) -> None:
-        """The gate: under the client's lock, so that no notice can come in between."""
-        counters = self.state.counters
-        with self.client.commit(group.epoch, alone=group.size == 1) as allowed:
-            if not allowed:
-                raise _Superseded
-            self.state.optimizer.step()
-            if self.state.scheduler is not None:
-                self.state.scheduler.step()  # type: ignore[attr-defined]
-            self.state.sampler.advance()
-            counters.step += 1
-            counters.samples += self.options.global_batch
-            counters.epoch, counters.loss = group.epoch, loss
-            self.client.claim.step = counters.step
 
     def _after_commit(self, result: StepResult) -> None:
         self._retry = _RETRY_S[0]
@@ -279,12 +187,7 @@ class ElasticTrainer:
         )  # fmt: skip
         every = self.options.checkpoint_every
         if every and result.step % every == 0 and result.rank == 0:
-            self._checkpoint_behind()
-
-    def _rehearse(self) -> None:
-        self.gradients.zero()
-        indices = self.state.sampler.at(0, min(self.options.micro_batch, self.options.global_batch))
-        (self._loss(self._load(indices)) / self.options.global_batch).backward()
+            self.keeper.behind()
 
     # ---- between steps ---------------------------------------------------------------------
 
@@ -328,12 +231,12 @@ class ElasticTrainer:
                 return self._end()
             if client.released is not None:
                 if client.released["checkpoint"]:
-                    self._write_checkpoint()
+                    self.keeper.now()
                 self.log(f"left after step {self.state.counters.step}")
                 return self._end()
             if client.leaving and client.unreachable_for() > self.options.leave_timeout:
                 self.log("leaving without the authority, which is not reached")
-                self._write_checkpoint()
+                self.keeper.now()
                 return self._end()
             self._say_waiting()
         return False
@@ -366,7 +269,7 @@ class ElasticTrainer:
                 clock.cause = "restart"
             elif quorum.origin == "start" or (clock.cause == "joined" and entered.copied):
                 self._clock = None  # a first start, or a join: nothing was interrupted
-        self._adopt()
+        self._adopted = self.stepper.adopted(group)
         pause = time.monotonic() - self._parked_at if self._parked_at is not None else None
         self._parked_at = None
         self.reporter.entered(
@@ -394,18 +297,6 @@ class ElasticTrainer:
             if not self._clock.cause or (self._clock.cause != "joined" and quorum.lost):
                 self._clock.cause = quorum.cause
         return self._clock
-
-    def _adopt(self) -> None:
-        """If the peers committed the step that failed here, it counts here too."""
-        under_way, self._under_way = self._under_way, None
-        counters = self.state.counters
-        if under_way is not None and under_way[:2] == (counters.step, counters.epoch):
-            assert self._group is not None
-            assert self.quorum is not None
-            self._adopted = StepResult(
-                counters.step, counters.loss, counters.epoch, self._group.size,
-                self._group.rank, under_way[2], adopted=True,
-            )  # fmt: skip
 
     def _say_waiting(self) -> None:
         waiting, step = self.client.take_waiting(), self.state.counters.step
@@ -449,7 +340,7 @@ class ElasticTrainer:
 
     def _finish(self) -> None:
         if self._group is not None and self._group.rank == 0:
-            self._write_checkpoint()
+            self.keeper.now()
         self.client.bye("finished", self.state.counters.step)
         self.log(f"finished at step {self.state.counters.step}")
         self._end()
@@ -457,36 +348,3 @@ class ElasticTrainer:
     def _end(self) -> bool:
         self._ended = True
         return False
-
-    def _write_checkpoint(self) -> None:
-        """Now, in this thread; a failure is reported and doesn't keep the replica from ending."""
-        if self._writer is not None:
-            self._writer.join()
-        if self.options.checkpoint_dir is None or not self.client.claim.live:
-            return
-        with self.client.paused():
-            self._publish(self.state.pack(), self.state.counters.step)
-
-    def _checkpoint_behind(self) -> None:
-        """Copy the state now, write it in the background; one at a time."""
-        if self.options.checkpoint_dir is None:
-            return
-        if self._writer is None or not self._writer.is_alive():
-            packed, step = self.state.pack(), self.state.counters.step
-            self._writer = threading.Thread(target=self._publish, args=(packed, step))
-            self._writer.start()
-
-    def _publish(self, packed: Any, step: int) -> None:
-        assert self.options.checkpoint_dir is not None
-        began, epoch = time.monotonic(), self.client.claim.epoch
-        try:
-            path = checkpoint.write(self.options.checkpoint_dir, step, packed)
-        except OSError as error:
-            self.log(f"checkpoint of step {step} not written: {error}")
-            self.reporter.checkpoint(epoch=epoch, step=step, path=None, problem=str(error))
-            return
-        self.log(f"checkpoint of step {step} written: {path}")
-        self.reporter.checkpoint(
-            epoch=epoch, step=step, path=path, size=packed.size_bytes,
-            seconds=time.monotonic() - began,
-        )  # fmt: skip
