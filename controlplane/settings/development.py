@@ -30,4 +30,4 @@ CONCERTINA_DEMO = env.flag("CONCERTINA_DEMO", default=True)
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = DEBUG
 STATICFILES_DIRS = [FRONTEND_DIST]
-SILENCED_SYSTEM_CHECKS = ["staticfiles.W004"]  # the folder may not be built yet
+SILENCED_SYSTEM_CHECKS = ["staticfiles.W004", "django_vite.W001"]  # it may not be built yet

@@ -128,6 +128,9 @@ def the_plan() -> Plan:
 def test_refused(constraint: str) -> None:
     with pytest.raises(IntegrityError) as refused, transaction.atomic():
         REFUSED[constraint]()
+    # An unknown phase breaks two rules; which is named first is the database's choice.
+    if constraint == "job_phase":
+        constraint = "phase"
     # SQLite names the columns of a unique constraint, PostgreSQL the constraint.
     text = str(refused.value)
     assert constraint in text or "UNIQUE constraint failed" in text or "_key" in text
