@@ -32,18 +32,19 @@ class Zygote:
 
     _one: Zygote | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, *preload: str) -> None:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CONCERTINA_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.trainer.zygote"], cwd=ROOT, text=True,
+            [sys.executable, "-m", "tests.integration.trainer.zygote", *preload],
+            cwd=ROOT, text=True,
             env={**clean, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert self._line() == "ready"
 
     @classmethod
-    def one(cls) -> Zygote:
+    def one(cls, *preload: str) -> Zygote:
         if cls._one is None:
-            cls._one = cls()
+            cls._one = cls(*preload)
         return cls._one
 
     @classmethod
@@ -114,6 +115,7 @@ class Job:
     progress_s: float = 60.0
     environment: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    program: str = "worker"
     port: int = 0
     authority: Running | None = None
     replicas: dict[str, Running] = field(default_factory=dict)
@@ -171,8 +173,10 @@ class Job:
         """Start a replica; it joins when it is ready."""
         log = self.folder / f"{name}.log"
         arguments = (*self.arguments, *arguments)
+        if self.program == "worker":
+            arguments = ("--log", str(log), *arguments)
         self.replicas[name] = self._spawn(
-            name, "worker", ["--log", str(log), *arguments], log,
+            name, self.program, arguments, log,
             CONCERTINA_AUTHORITY=f"127.0.0.1:{self.port}", CONCERTINA_REPLICA=name,
             **environment,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Forks replicas and authorities from one process that has imported torch.
 
-    python -m tests.integration.trainer.zygote
+    python -m tests.integration.trainer.zygote [llama]
 
 Reads requests from standard input, one JSON object a line: {main, arguments, environment, output};
 answers with the child's process id. When a child ends, its exit code (negative for a signal) is
@@ -27,6 +27,12 @@ from tests.integration.trainer import worker
 from trainer_runtime import authority
 
 MAINS = {"worker": worker.main, "authority": authority.main}
+if "llama" in sys.argv[1:]:
+    from transformers.models.llama import modeling_llama  # noqa: F401
+
+    from trainer_runtime.examples import tiny_llama
+
+    MAINS["llama"] = tiny_llama.main
 # The optimizer's own lazy imports, so that no child has to do them.
 _weight = torch.nn.Parameter(torch.zeros(1))
 _weight.grad = torch.zeros(1)
