@@ -45,8 +45,11 @@ def visit(page: Page, url: str, name: str) -> None:
 
 
 def save(page: Page, path: Path) -> None:
-    page.screenshot(path=str(path), full_page=True)
-    subprocess.run(["convert", str(path), "-strip", "-colors", "192", f"PNG8:{path}"], check=True)
+    wide = page.viewport_size is not None and page.viewport_size["width"] == max(WIDTHS)
+    page.screenshot(path=str(path), full_page=wide)  # the narrow page's tabs stay at the bottom
+    subprocess.run(
+        ["convert", str(path), "-strip", "+dither", "-colors", "192", f"PNG8:{path}"], check=True
+    )
     print(f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
 
 
