@@ -78,6 +78,7 @@ class Group:
     def __init__(self, epoch: int, rank: int, size: int) -> None:
         self.epoch, self.rank, self.size = epoch, rank, size
         self.aborted = False
+        self.setting_up: threading.Thread | None = None
         self._own: set[int] = set()
         self._peers: set[tuple[str, int]] = set()
         self._pg: Any = None
@@ -98,24 +99,28 @@ class Group:
         if self.size == 1:
             return
         done = threading.Event()
-        failure: list[BaseException] = []
+        failure: list[str] = []
 
         def construct() -> None:
             try:
                 self._construct(store, prefix, host, setup_s, timeout_s)
             except BaseException as error:
-                failure.append(error)
+                # Its text only: the traceback would keep the device and its connections alive.
+                failure.append(str(error))
             finally:
                 done.set()
 
-        threading.Thread(target=construct, name=f"group-{self.epoch}", daemon=True).start()
+        self.setting_up = threading.Thread(
+            target=construct, name=f"group-{self.epoch}", daemon=True
+        )
+        self.setting_up.start()
         deadline = time.monotonic() + 2 * setup_s
         while not done.wait(0.01):
             if superseded() or self.aborted or time.monotonic() > deadline:
                 self.abort()
                 raise GroupError(f"epoch {self.epoch}: set-up given up")
         if failure:
-            raise GroupError(f"epoch {self.epoch}: set-up failed: {failure[0]}") from failure[0]
+            raise GroupError(f"epoch {self.epoch}: set-up failed: {failure[0]}")
         if self.aborted:
             raise GroupError(f"epoch {self.epoch}: aborted during set-up")
 

@@ -160,8 +160,10 @@ class ElasticTrainer:
         self._free_old()
         self.client.close()
         self.telemetry.close()
+        # A set-up that was left behind ends by its own time-out.
+        until = time.monotonic() + self.options.setup_timeout + 1.0
         for thread in self._freeing:
-            thread.join(5.0)
+            thread.join(max(0.0, until - time.monotonic()))
         if self.drain is not None:
             self.drain.restore()
 
@@ -327,9 +329,9 @@ class ElasticTrainer:
     def _free_old(self) -> None:
         if self._old is not None:
             self._freeing = [each for each in self._freeing if each.is_alive()]
-            thread = self._old.free()
-            if thread is not None:
-                self._freeing.append(thread)
+            for thread in (self._old.setting_up, self._old.free()):
+                if thread is not None and thread.is_alive():
+                    self._freeing.append(thread)
             self._old = None
 
     # ---- the end ---------------------------------------------------------------------------
