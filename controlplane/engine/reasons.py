@@ -66,8 +66,8 @@ SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.GROWS_TO_MINIMUM: "Grows from {from} to its minimum of {to} replicas.",
     ReasonCode.ADMITTED: "Starts with its minimum of {to} replicas.",
     ReasonCode.AT_MAXIMUM: "Has its maximum of {to} replicas.",
-    ReasonCode.NO_ROOM: "Stays at {to} replicas: {next} replicas don't fit, {missing} more of "
-    "{pods} pods with {accelerators} {resource} each find no node.",
+    ReasonCode.NO_ROOM: "No room to grow from {to} to {next} replicas: {missing} of {pods} further "
+    "pods with {accelerators} {resource} each find no node.",
     ReasonCode.STABILIZING: "Room to grow to {next} replicas has lasted {waited_s} s; it grows "
     "once that is scaling_timeout ({timeout_s} s).",
     ReasonCode.COOLING_DOWN: "Could grow to {next} replicas; the last resize was {since_s} s ago "

@@ -16,8 +16,6 @@ from tests.stack import Stack, wait_until
 
 GUIDES = ROOT / "docs" / "guides"
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-# Made at the end of a release, not by a test.
-NOT_YET = {"images/fleet-light.png"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -27,8 +25,7 @@ def blocks(page: Path, language: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        if not any(target.endswith(name) for name in NOT_YET):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
 @pytest.mark.e2e
