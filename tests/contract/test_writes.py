@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kubernetes.client.exceptions import ApiException
 
+from tests.contract.backends import wait_until
 from tests.contract.support import (
     Object,
     Space,
@@ -330,8 +331,19 @@ def test_scale(space: Space) -> None:
     scale = apps.read_namespaced_deployment_scale("d", space.name)
     assert (scale.kind, scale.api_version, scale.spec.replicas) == ("Scale", "autoscaling/v1", 2)
     assert scale.status.selector == "app=d"
-    scale.spec.replicas = 4
-    assert apps.replace_namespaced_deployment_scale("d", space.name, scale).spec.replicas == 4
+
+    def replaced() -> Any:
+        """The real controller's own writes may come between our read and our write."""
+        fresh = apps.read_namespaced_deployment_scale("d", space.name)
+        fresh.spec.replicas = 4
+        try:
+            return apps.replace_namespaced_deployment_scale("d", space.name, fresh)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            return None
+
+    assert wait_until(replaced, "the scale to be replaced").spec.replicas == 4
     patched = apps.patch_namespaced_deployment_scale("d", space.name, {"spec": {"replicas": 5}})
     assert patched.spec.replicas == 5
     now = apps.read_namespaced_deployment("d", space.name)
