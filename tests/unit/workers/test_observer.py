@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from apps.clusters import actions
 from apps.clusters.models import Cluster
@@ -117,8 +118,9 @@ def test_a_lost_lease_ends_the_leading(row: Cluster) -> None:
         wait_until(complete(row), "a snapshot")
         epoch = running.observer.state.epoch
         # it was silent for too long: another process took over and wrote
-        Cluster.objects.filter(pk=row.pk).update(lease_expires_at="2000-01-01T00:00:00Z")
-        taken = actions.acquire_lease(row.pk, holder="other", duration=timedelta(seconds=60))
+        with transaction.atomic():  # or the first would renew in between
+            Cluster.objects.filter(pk=row.pk).update(lease_expires_at="2000-01-01T00:00:00Z")
+            taken = actions.acquire_lease(row.pk, holder="other", duration=timedelta(seconds=60))
         assert taken == epoch + 1
         wait_until(lambda: not running.observer.state.leading, "the loss to be noticed")
         row.refresh_from_db()
@@ -137,7 +139,7 @@ def test_an_unreachable_cluster_is_recorded_and_recovers(row: Cluster) -> None:
         assert "connection refused" in wait_until(said, "the error in the record")
         wait_until(complete(row), "the cluster to answer", timeout_s=30)
         wait_until(lambda: not said(), "the error to be cleared")
-        assert running.queued
+        wait_until(lambda: running.queued, "a reconcile")
 
 
 def test_a_kubeconfig_that_cannot_be_used_is_recorded_and_stops_nobody_else(row: Cluster) -> None:
