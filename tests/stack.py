@@ -141,7 +141,10 @@ class Stack:
                 "--port", str(self.web_port), "--timeout-graceful-shutdown", "2",
                 "--no-access-log",
             ],
-            "worker": [*celery, "worker", "-P", "prefork", "-c", "2", "--loglevel", "INFO"],
+            "worker": [
+                *celery, "worker", "-P", "prefork", "-c", "2", "--without-mingle",
+                "--without-gossip", "--loglevel", "INFO",
+            ],
             "beat": [
                 *celery, "beat", "-S", "redbeat.RedBeatScheduler", "--loglevel", "INFO",
                 "--pidfile=",

@@ -84,6 +84,9 @@ def processes(config: Config) -> list[ProcessSpec]:
                 "prefork",
                 "-c",
                 "2",
+                # one worker needs no news of others; looking for them takes a second of the start
+                "--without-mingle",
+                "--without-gossip",
                 "--loglevel",
                 "INFO",
             ),
