@@ -188,7 +188,7 @@ def real_job(authority: str, checkpoints: str) -> Manifest:
         cpu="500m",
         memory="1Gi",
         # the machine is shared with everything else that the demo runs
-        command=["nice", "-n", "5", "python", "-m", "trainer_runtime.examples.tiny_llama"],
+        command=["nice", "-n", "10", "python", "-m", "trainer_runtime.examples.tiny_llama"],
         env=[
             {"name": "CONCERTINA_AUTHORITY", "value": authority},
             {"name": "CONCERTINA_CHECKPOINT_DIR", "value": checkpoints},
