@@ -27,6 +27,7 @@ MAX_TEXT = 4096
 MAX_NAME = 253
 MAX_LIST = 4096
 _MAX_TIME = 2.0**36  # year 4147: what a date can still hold
+_MOST = 1e15  # no measurement is larger, and sums of such numbers stay finite
 _MAX_SMALL = 2**31 - 1
 _MAX_BIG = 2**63 - 1
 
@@ -152,7 +153,9 @@ def _list_of(parse_item: Parse) -> Parse:
 _small = _integer(0, _MAX_SMALL)
 _big = _integer(0, _MAX_BIG)
 _time = _number(0.0, _MAX_TIME)
-_duration = _number(0.0, None)
+_duration = _number(0.0, _MOST)
+_rate = _number(0.0, _MOST)
+_value = _number(-_MOST, _MOST)
 _name = _text(MAX_NAME)
 _names = _list_of(_name)
 _state = _one_of(TrainerState)
@@ -214,12 +217,12 @@ class Step(Message):
     quorum_id: int | None = _may(_big)
     world_size: int | None = _may(_small)
     global_batch_size: int | None = _may(_big)
-    loss: float | None = _may(_number())
-    learning_rate: float | None = _may(_number(0.0))
-    samples_per_s: float | None = _may(_number(0.0))
-    tokens_per_s: float | None = _may(_number(0.0))
-    step_ms: float | None = _may(_number(0.0))
-    gradient_noise_scale: float | None = _may(_number())
+    loss: float | None = _may(_value)
+    learning_rate: float | None = _may(_rate)
+    samples_per_s: float | None = _may(_rate)
+    tokens_per_s: float | None = _may(_rate)
+    step_ms: float | None = _may(_rate)
+    gradient_noise_scale: float | None = _may(_value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +293,7 @@ class LogMatch(Message):
     rule: str = _need(_name)
     replica: str | None = _may(_name)
     line: str = _may(_text(MAX_TEXT, empty=True), "")
-    value: float | None = _may(_number())
+    value: float | None = _may(_value)
     missing: bool = _may(_boolean, False)
 
 
@@ -300,9 +303,9 @@ class Straggler(Message):
 
     kind: ClassVar[MessageKind] = MessageKind.STRAGGLER
     replica: str = _need(_name)
-    z_score: float = _need(_number())
-    work_ms: float | None = _may(_number(0.0))
-    median_ms: float | None = _may(_number(0.0))
+    z_score: float = _need(_value)
+    work_ms: float | None = _may(_rate)
+    median_ms: float | None = _may(_rate)
 
 
 _KINDS: tuple[type[Message], ...] = (

@@ -54,6 +54,10 @@ from workers import mailbox
 log = logging.getLogger(__name__)
 
 MOST_CONFLICTS = 5
+#: a command that can't be written for so long has failed; what it was for is planned again
+GIVE_UP_S = 60.0
+#: a snapshot that is older is no ground for a write
+STALE_S = 30.0
 
 
 class Result(StrEnum):
@@ -134,7 +138,7 @@ def _attempt(row: CommandRow, cluster: Cluster, now: wiring.Clock) -> Verdict:
                 CommandState.REFUSED, Result.WORKLOAD_GONE, f"{key} is no longer on the cluster."
             )
         except Unreachable as error:
-            return Verdict(None, Result.UNREACHABLE, str(error))
+            return _later_or_never(row, Result.UNREACHABLE, str(error), now())
         except ClusterError as error:
             return Verdict(CommandState.FAILED, Result.CLUSTER_REFUSED, str(error))
         except Malformed as error:
@@ -174,6 +178,12 @@ def _write_once(
     return Verdict(CommandState.APPLIED, Result.APPLIED, sentence)
 
 
+def _later_or_never(row: CommandRow, code: Result, sentence: str, now: float) -> Verdict:
+    """Try again, until the command is too old: while it lives it stands in the way of others."""
+    too_old = now - row.created_at.timestamp() > GIVE_UP_S
+    return Verdict(CommandState.FAILED if too_old else None, code, sentence)
+
+
 def revalidate(
     row: CommandRow, key: WorkloadKey, kind: ElasticKind, manifest: Manifest, now: float
 ) -> Verdict | None:
@@ -182,8 +192,9 @@ def revalidate(
     Checked on the newest snapshot, with the object as it was read just now in its place.
     """
     observation = mailbox.newest(str(row.job.cluster_id))
-    if observation is None:
-        return Verdict(None, Result.NO_SNAPSHOT, "no snapshot of the cluster is at hand.")
+    if observation is None or not observation.complete or now - observation.taken_at > STALE_S:
+        sentence = "no complete and recent snapshot of the cluster is at hand."
+        return _later_or_never(row, Result.NO_SNAPSHOT, sentence, now)
     snapshot = snapshot_from_json(observation.snapshot)
     workload = kind.observe(manifest, _priorities(snapshot))
     if not workload.managed:

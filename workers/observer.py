@@ -90,6 +90,11 @@ class Observer:
         self._stopping.set()
         self._wakeups.nudge()
 
+    @property
+    def alive(self) -> bool:
+        """Whether its thread still observes; one that died is replaced."""
+        return self._thread.is_alive()
+
     def join(self, timeout_s: float) -> bool:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -113,7 +118,10 @@ class Observer:
                     continue
             except ClusterError as error:  # the kubeconfig can't be used
                 self._trouble = error
-                self._say_trouble()
+                try:
+                    self._say_trouble()
+                except Exception:
+                    log.exception("what is wrong with %s could not be recorded", self.row.name)
             except Exception:  # the database or Redis is away: nothing can be led, try again
                 log.exception("observing %s failed", self.row.name)
             finally:

@@ -45,7 +45,7 @@ VERIFY_S = 1.0
 SAMPLE_S = 1.0
 #: a job's missing Secret is asked for again after this long
 SECRET_RETRY_S = 5
-#: how long a growth may take when the job's policy is gone
+#: how long a growth may take at least: nodes boot and images are pulled, whatever a fault may take
 GROWTH_TIMEOUT_S = 300.0
 #: pods get this much longer than the trainer's own grace to leave
 LEAVE_MARGIN_S = 30.0
@@ -204,7 +204,8 @@ def written_of(row: CommandRow) -> Written:
         grace = policy.graceful_shutdown_timeout if policy else 0.0
         timeout_s = grace + LEAVE_MARGIN_S
     else:
-        timeout_s = policy.fault_scale_down_timeout if policy else GROWTH_TIMEOUT_S
+        patience = policy.fault_scale_down_timeout if policy else 0.0
+        timeout_s = max(GROWTH_TIMEOUT_S, patience)
     assert row.applied_at is not None  # the database says so for APPLIED
     return Written(
         workload=gather.key_of(row.job),

@@ -72,7 +72,9 @@ class Watcher:
         ended = [
             self._observers.pop(key)
             for key, observer in list(self._observers.items())
-            if key not in wanted or _address(observer.row) != _address(wanted[key])
+            if key not in wanted
+            or not observer.alive
+            or _address(observer.row) != _address(wanted[key])
         ]
         self._end(ended)
         for key, row in wanted.items():

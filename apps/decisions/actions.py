@@ -77,6 +77,10 @@ def begin_command(command_id: CommandId) -> Command | None:
         cluster, command = _locked(command_id)
         if command.state not in (CommandState.PENDING, CommandState.APPLYING):
             return None
+        if not cluster.enabled:
+            sentence = f"{cluster.name} is disabled: nothing is written to it."
+            _move(command, CommandState.REFUSED, code="cluster_disabled", sentence=sentence)
+            return None
         if command.epoch != cluster.lease_epoch:
             _move(
                 command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
@@ -25,6 +25,9 @@ from controlplane.engine.types import WorkloadKey
 
 log = logging.getLogger(__name__)
 
+#: a command that the cluster refused is not given again before this has passed
+RETRY = timedelta(seconds=30)
+
 
 class Recording:
     """One plan being recorded, at the moment that it was made for."""
@@ -39,6 +42,14 @@ class Recording:
             for command in Command.objects.select_for_update().filter(
                 job__cluster=cluster, state__in=sorted(LIVE_STATES)
             )
+        }
+        self.ended = {
+            command.job_id: command
+            for command in Command.objects.filter(
+                job__cluster=cluster,
+                state=CommandState.FAILED,
+                finished_at__gte=self.now - RETRY,
+            ).order_by("finished_at")
         }
         self.commands = self._commands()
 
@@ -85,11 +96,24 @@ class Recording:
             live = self.live.get(job.pk) if job else None
             if job is None:
                 log.warning("no job for the command on %s: it is planned again", command.workload)
+            elif self._was_just_refused(job, command):
+                log.info("%s: the same command failed a moment ago", command.workload)
             elif live is not None and not gives_way(live, command):
                 log.warning("%s has a command under way (%s)", command.workload, live.pk)
             else:
                 found[command.workload] = command
         return found
+
+    def _was_just_refused(self, job: TrainingJob, command: EngineCommand) -> bool:
+        """Whether the cluster refused the same command less than RETRY ago: asking it again at
+        each event would fill the database and press the API server, and change nothing."""
+        last = self.ended.get(job.pk)
+        return (
+            last is not None
+            and (last.kind, last.to_replicas) == (str(command.kind), command.to_replicas)
+            and last.finished_at is not None
+            and self.now - last.finished_at < RETRY
+        )
 
     def _is_news(self, decision: engine.Decision) -> bool:
         job = self.jobs.get(decision.workload)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -21,6 +22,8 @@ from apps.training.events import job_event
 from apps.training.models import JobToken, Replica, TrainingJob
 from apps.training.observed import ObservedJob, observed_jobs
 from controlplane.engine.snapshot import ClusterSnapshot
+
+log = logging.getLogger(__name__)
 
 # signal(cluster row, namespace, pod name, signal): controlplane.wiring.signal_pod
 Signaller = Callable[[Cluster, str, str, str], None]
@@ -62,14 +65,26 @@ def sync_jobs(
     changed = [
         (job, values) for job, values in wanted if job._state.adding or sync.changes(job, values)
     ]
+    written = []
     if changed:
         with transaction.atomic():
             # Ended ones first: a new object may have the name of one that is gone.
-            for job, values in sorted(changed, key=lambda pair: "finished_at" not in pair[1]):
-                replicas = found.get(job.uid)
-                write_job(job, {**values, "observed_at": at}, replicas)
-            events.publish_many([job_event(job) for job, _ in changed])
-    return [job for job, _ in changed]
+            for job, values in sorted(changed, key=lambda pair: not pair[1].get("finished_at")):
+                if write_alone(job, {**values, "observed_at": at}, found.get(job.uid)):
+                    written.append(job)
+            events.publish_many([job_event(job) for job in written])
+    return written
+
+
+def write_alone(job: TrainingJob, values: Mapping[str, Any], observed: ObservedJob | None) -> bool:
+    """Write one job; what the database refuses is logged, and holds up no other job."""
+    try:
+        with transaction.atomic():
+            write_job(job, values, observed)
+    except (DataError, IntegrityError):
+        log.exception("job %s (%s) can't be recorded", job.name, job.uid)
+        return False
+    return True
 
 
 def known_jobs(cluster: Cluster, uids: Iterable[str]) -> Iterable[TrainingJob]:
@@ -100,7 +115,8 @@ def wanted_values(
         wanted.append((known.get(uid, job), values))
     for uid, job in known.items():
         if uid not in found and uid not in unreadable and not job.finished:
-            wanted.append((job, sync.finished_values(job, JobPhase.DELETED, at)))
+            ended = sync.finished_values(job, JobPhase.DELETED, at)
+            wanted.append((job, {**ended, "replicas_digest": ""}))
     return wanted
 
 

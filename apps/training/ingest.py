@@ -44,7 +44,12 @@ class Batch:
     recoveries: list[RecoveryEvent] = field(default_factory=list)
 
     def moment(self, seconds: float) -> datetime:
-        return datetime.fromtimestamp(seconds, UTC) + self.shift
+        """The server's time for the sender's. Raises ValidationError for one that no date holds."""
+        try:
+            return datetime.fromtimestamp(seconds, UTC) + self.shift
+        except OverflowError:
+            text = f"{seconds:g} is too far from sent_at for a date; send unix seconds"
+            raise serializers.ValidationError({"at": text}, "invalid_message") from None
 
 
 def take_in(job: TrainingJob, body: bytes, now: datetime | None = None) -> dict[str, int]:

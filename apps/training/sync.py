@@ -48,6 +48,9 @@ def job_values(
     }
     if workload.finished:
         return {**values, **finished_values(job, ended_as(observed), at)}
+    if job.finished_at is not None:  # its label was taken away and put back: not planned yet
+        job.desired = None
+        values |= {"desired": None, "finished_at": None}
     values |= {
         "granted": workload.granted,
         "running": observed.running,

@@ -20,6 +20,8 @@ DEFAULT_EXPONENT = 0.9
 #: a growth must pay for its pause within this time, or within the cooldown if that is longer
 PAYBACK_S = 600.0
 HOUR_S = 3600.0
+#: a throughput outside of this, in samples/s, is no measurement
+LEAST, MOST = 1e-9, 1e15
 
 
 def grow(jobs: Iterable[Job], capacity: Capacity, now: float) -> float | None:
@@ -85,7 +87,7 @@ def expected_gain(job: Job, before: int, size: int) -> float:
 
 def rate(curve: Mapping[int, float], size: int) -> float:
     """Throughput at a size: as measured, else scaled from the nearest size that was."""
-    known = {n: value for n, value in curve.items() if n > 0 and value > 0}
+    known = {n: value for n, value in curve.items() if n > 0 and LEAST < value < MOST}
     if not known:
         return float(size**DEFAULT_EXPONENT)
     nearest = min(known, key=lambda n: (abs(n - size), n))

@@ -13,6 +13,11 @@ from controlplane.cluster.times import unix
 from controlplane.engine.snapshot import ReplicaShape, Workload
 from controlplane.engine.types import WorkloadKey
 
+#: whole numbers in annotations have at most so many digits (they fit into 32 bits)
+MOST_DIGITS = 9
+#: characters of a name (RFC 1123 subdomain)
+MOST_NAME = 253
+
 
 class Malformed(ValueError):
     """A workload's own words can't be read. Names the field, the value and the remedy."""
@@ -126,10 +131,20 @@ def annotated_int(manifest: Manifest, name: str, default: int, *, least: int) ->
     text = annotations_of(manifest).get(name)
     if text is None:
         return default
-    if not text.strip().isdecimal() or int(text) < least:
-        remedy = f"Write a whole number of {least} or more, or remove the annotation."
+    digits = text.strip()
+    if not digits.isdecimal() or len(digits) > MOST_DIGITS or int(digits) < least:
+        remedy = f"Write a whole number from {least} to {10**MOST_DIGITS - 1}, or remove it."
         raise Malformed(f"annotation {name}", text, remedy)
     return int(text)
+
+
+def queue_of(notes: Mapping[str, str]) -> str:
+    """The queue's name, as long as an object's may be. Raises Malformed for a longer one."""
+    queue = notes.get(names.QUEUE) or ""
+    if len(queue) > MOST_NAME:
+        remedy = f"A queue's name has at most {MOST_NAME} characters."
+        raise Malformed(f"annotation {names.QUEUE}", queue[:80], remedy)
+    return queue
 
 
 def epoch_of(manifest: Manifest) -> int:
@@ -187,7 +202,7 @@ def common_fields(manifest: Manifest, priorities: PriorityTable) -> dict[str, An
         "priority": priority,
         "priority_class": priority_class,
         "team": team or str(meta.get("namespace") or ""),
-        "queue": notes.get(names.QUEUE) or "",
+        "queue": queue_of(notes),
         "epoch": epoch_of(manifest),
     }
 

@@ -199,6 +199,23 @@ def test_an_object_that_is_gone_and_one_made_anew_under_its_name() -> None:
     assert (second.uid, second.running, second.replicas.count()) == ("second", 2, 2)
 
 
+def test_a_job_whose_label_was_taken_away_and_put_back_lives_again() -> None:
+    sync(J, pods=pods(*"rrrr"))
+    sync(builders.make_workload("other"), pods=[])
+    assert TrainingJob.objects.get(uid=J.uid).phase == "deleted"
+    sync(J, pods=pods(*"rrrr"))
+    job = TrainingJob.objects.get(uid=J.uid)
+    assert (job.phase, job.finished_at, job.running) == ("running", None, 4)
+    assert job.replicas.count() == 4
+
+
+def test_a_job_that_the_database_refuses_holds_up_no_other() -> None:
+    bad = builders.make_workload("bad", granted=1, uid="bad", shape=builders.make_shape(-1))
+    written = sync(bad, J, pods=pods(*"rrrr"))
+    assert [job.uid for job in written] == [J.uid]
+    assert TrainingJob.objects.get().running == 4
+
+
 def test_a_job_that_cant_be_read_keeps_its_row_and_says_why() -> None:
     sync(J, pods=pods(*"rrrr"))
     problem = {

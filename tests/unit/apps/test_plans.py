@@ -192,6 +192,15 @@ def test_never_two_commands_under_way(
     assert Command.objects.filter(finished_at=None).count() <= 1
 
 
+@pytest.mark.parametrize(("ago", "to", "issued"), [(5, 2, 0), (29, 2, 0), (31, 2, 1), (5, 3, 1)])
+def test_a_command_that_the_cluster_refused_waits_before_it_is_given_again(
+    ago: int, to: int, issued: int
+) -> None:
+    ended = datetime.fromtimestamp(NOW - ago, UTC)
+    make_command(make_job(), state=CommandState.FAILED, to_replicas=2, finished_at=ended)
+    assert len(record(make(decided(4, to), commands=(resize(to),)))) == issued
+
+
 def test_what_the_engine_wants_to_know_again() -> None:
     make_job()
     record(make(decided(growth_wanted_since=NOW - 10, short_since=NOW - 5)))

@@ -135,7 +135,12 @@ def test_replica_index(index: str | None, pods_per_replica: str, want: int | Non
 
 MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "pods per replica is a word": ({"annotations": {names.PODS_PER_REPLICA: "four"}}, "'four'"),
-    "pods per replica is zero": ({"annotations": {names.PODS_PER_REPLICA: "0"}}, "1 or more"),
+    "pods per replica is zero": ({"annotations": {names.PODS_PER_REPLICA: "0"}}, "from 1 to"),
+    "pods per replica is huge": (
+        {"annotations": {names.PODS_PER_REPLICA: "9" * 5000}},
+        "from 1 to",
+    ),
+    "queue is too long": ({"annotations": {names.QUEUE: "q" * 254}}, "at most 253"),
     "pods per replica is negative": ({"annotations": {names.PODS_PER_REPLICA: "-1"}}, "'-1'"),
     "pods per replica is a fraction": ({"annotations": {names.PODS_PER_REPLICA: "1.5"}}, "whole"),
     "not a multiple": (

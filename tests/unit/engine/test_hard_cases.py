@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -392,3 +393,10 @@ def test_a_full_cluster_is_looked_at_again_once_something_leaves():
     assert room.take_later(shape) is None
     room.release(pod)
     assert room.take_later(shape) == ("n00",)
+
+
+@pytest.mark.parametrize("rates", [{2: 5e-324}, {2: math.inf}, {2: 1e308, 8: 1e308}, {8: 5e-324}])
+def test_throughput_that_is_no_measurement_is_not_reckoned_with(rates) -> None:
+    from controlplane.engine.elasticity import rate
+
+    assert rate(rates, 4) == pytest.approx(4**0.9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from tests.unit.workers.records import (
     make_policy_row,
 )
 from workers import mailbox
-from workers.carry_out import MOST_CONFLICTS, Result, carry_out
+from workers.carry_out import GIVE_UP_S, MOST_CONFLICTS, STALE_S, Result, carry_out
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("broker")]
 
@@ -164,8 +165,44 @@ def test_endless_conflicts_end() -> None:
     assert scene.cluster.count(Verb.PATCH) == MOST_CONFLICTS
 
 
+def aged(scene: Scene, seconds: float) -> None:
+    """The command was made so long ago."""
+    at = datetime.fromtimestamp(NOW - seconds, UTC)
+    Command.objects.filter(pk=scene.command.pk).update(created_at=at)
+
+
+def test_a_command_without_an_answer_for_too_long_has_failed() -> None:
+    """While it is under way no other job is asked to give what this one doesn't."""
+    scene = Scene()
+    aged(scene, GIVE_UP_S + 1)
+    scene.cluster.fail(Verb.GET, Unreachable("east", Verb.GET, "jobs", "no answer"))
+    verdict = scene.run()
+    assert (verdict.state, verdict.code) == (CommandState.FAILED, Result.UNREACHABLE)
+    assert scene.fresh().state == CommandState.FAILED
+    assert scene.size == 4
+
+
+@pytest.mark.parametrize("age", [STALE_S + 1, 600.0])
+def test_an_old_snapshot_is_no_ground_for_a_write(age: float) -> None:
+    scene = Scene()
+    aged(scene, 1)
+    publish(scene.row, scene.object, at=NOW - age)
+    verdict = scene.run()
+    assert (verdict.state, verdict.code) == (None, Result.NO_SNAPSHOT)
+    assert scene.size == 4
+
+
+def test_nothing_is_written_to_a_disabled_cluster() -> None:
+    scene = Scene()
+    Cluster.objects.update(enabled=False)
+    assert scene.run() is None
+    assert (scene.fresh().state, scene.fresh().result_code) == ("refused", "cluster_disabled")
+    assert scene.size == 4
+
+
 def test_no_answer_leaves_it_to_be_tried_again() -> None:
     scene = Scene()
+    aged(scene, 1)
     scene.cluster.fail(Verb.GET, Unreachable("east", Verb.GET, "jobs", "no answer."))
     verdict = scene.run()
     assert (verdict.state, verdict.code) == (None, Result.UNREACHABLE)
@@ -239,6 +276,7 @@ def test_refusals_leave_nothing_behind(name: str) -> None:
 
 def test_without_any_snapshot_nothing_is_written() -> None:
     scene = Scene()
+    aged(scene, 1)
     mailbox.client().flushall()
     verdict = scene.run()
     assert (verdict.state, verdict.code) == (None, Result.NO_SNAPSHOT)

@@ -25,6 +25,7 @@ class FakeObserver:
         self.row = row
         self.state = ObserverState(leading=True, epoch=1, complete=True)
         self.told: list[str] = []
+        self.alive = True
 
     def start(self) -> None:
         self.told.append("start")
@@ -53,6 +54,15 @@ class Crew:
 
     def story(self) -> list[tuple[str, list[str]]]:
         return [(observer.row.name, observer.told) for observer in self.made]
+
+
+def test_an_observer_that_died_is_replaced(tmp_path: Path) -> None:
+    crew = Crew(tmp_path / "health")
+    make_cluster_row("east")
+    crew.watcher.look()
+    crew.made[0].alive = False
+    crew.watcher.look()
+    assert crew.story() == [("east", ["start", "stop", "join"]), ("east", ["start"])]
 
 
 def test_clusters_that_come_go_and_change_are_noticed(tmp_path: Path) -> None:
