@@ -12,12 +12,14 @@ from controlplane.engine.types import WorkloadKey
 class CommandKind(StrEnum):
     RESIZE = "resize"
     ADMIT = "admit"
+    SUSPEND = "suspend"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """`victims`: names of the pods that leave, in the order in which they do. `precondition`: the
-    resourceVersion of the workload that the decision was taken on."""
+    resourceVersion of the workload that the decision was taken on, `uid` its identity. A SUSPEND
+    goes to 0 replicas: the job keeps its place in the queue and its state on disk."""
 
     kind: CommandKind
     workload: WorkloadKey
@@ -26,3 +28,4 @@ class Command:
     victims: tuple[str, ...]
     precondition: str
     reason: Reason
+    uid: str = ""

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controlplane.engine.cluster_policy import ClusterPolicy
+from controlplane.engine.queues import CohortPolicy, QueuePolicy
+from controlplane.engine.types import ReclaimPolicy
+
 BATCH_POLICIES = ("preserve", "scale")
 LR_RULES = ("none", "linear", "sqrt")
 DURATIONS = (
@@ -58,12 +62,20 @@ class FieldError:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """Every policy that a plan may refer to, by name."""
+    """Every policy that a plan may refer to, by name. `preemption`: by name of priority class; one
+    that isn't named reclaims from elastic jobs."""
 
     policies: Mapping[str, ElasticityPolicy] = field(default_factory=dict)
+    queues: Mapping[str, QueuePolicy] = field(default_factory=dict)
+    cohorts: Mapping[str, CohortPolicy] = field(default_factory=dict)
+    preemption: Mapping[str, ReclaimPolicy] = field(default_factory=dict)
+    cluster: ClusterPolicy = field(default_factory=ClusterPolicy)
 
     def get(self, name: str | None) -> ElasticityPolicy | None:
         return self.policies.get(name) if name else None
+
+    def reclaim_policy(self, priority_class: str) -> ReclaimPolicy:
+        return self.preemption.get(priority_class, ReclaimPolicy.RECLAIM_ELASTIC)
 
 
 def validate(policy: ElasticityPolicy) -> list[FieldError]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,6 +56,45 @@ class Toleration:
         return bool(self.key) and self.value == taint.value
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Requirement:
+    """One expression of a node affinity term: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Kubernetes' own rule (k8s.io/component-helpers nodeaffinity): NotIn and DoesNotExist
+        hold where the label is missing; Gt and Lt compare whole numbers."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return self._compares(value)
+        return False
+
+    def _compares(self, value: str | None) -> bool:
+        if value is None or len(self.values) != 1:
+            return False
+        try:
+            found, bound = int(value), int(self.values[0])
+        except ValueError:
+            return False
+        return found > bound if self.operator == "Gt" else found < bound
+
+
+#: terms are alternatives; within one all requirements hold. Empty: every node will do
+NodeAffinity = tuple[tuple[Requirement, ...], ...]
+
+
 class PodPhase(StrEnum):
     PENDING = "Pending"
     RUNNING = "Running"
@@ -64,7 +104,32 @@ class PodPhase(StrEnum):
 
 
 class PreemptionPolicy(StrEnum):
-    """Kubernetes' two, of a PriorityClass object. `apps.priorities` holds Concertina's own."""
+    """Kubernetes' two, of a PriorityClass object. `ReclaimPolicy` is Concertina's own."""
 
     NEVER = "Never"
     PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
+
+
+class ReclaimPolicy(StrEnum):
+    """What a pending workload of a priority class may take from others of lower priority: nothing,
+    replicas above the minimum of elastic jobs, or, where that isn't enough, whole jobs too."""
+
+    NEVER = "Never"
+    RECLAIM_ELASTIC = "ReclaimElastic"
+    PREEMPT_WHOLE = "PreemptWhole"
+
+
+class Objective(StrEnum):
+    """What a queue shares its accelerators by (DESIGN.md, Planning)."""
+
+    FAIR_SHARE = "fair_share"
+    COMPLETION_TIME = "completion_time"
+    THROUGHPUT = "throughput"
+
+
+class VictimChoice(StrEnum):
+    """Which pods leave when a workload shrinks: those of the highest index by the API's own rule
+    (Indexed Job, KEP-3715), or whichever are named."""
+
+    HIGHEST_INDEX = "highest_index"
+    NAMED = "named"
