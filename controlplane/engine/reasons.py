@@ -32,6 +32,19 @@ class ReasonCode(StrEnum):
     WAITS_FOR_MINIMUM = "waits_for_minimum"
     WAITS_FOR_RELEASE = "waits_for_release"
     RECLAIMS = "reclaims"
+    SHRINKS_FOR_SHARE = "shrinks_for_share"
+    SHRINKS_TO_SCHEDULE = "shrinks_to_schedule"
+    SHRINKS_TO_QUOTA = "shrinks_to_quota"
+    PREEMPTED = "preempted"
+    SUSPENDED_FOR_SHARE = "suspended_for_share"
+    BACKING_OFF = "backing_off"
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    SHARE_REACHED = "share_reached"
+    CAPACITY_KEPT = "capacity_kept"
+    NO_GAIN_LEFT = "no_gain_left"
+    WAITS_FOR_QUOTA = "waits_for_quota"
+    WAITS_FOR_SHARE = "waits_for_share"
+    WAITS_FOR_RESERVATION = "waits_for_reservation"
     NOT_ELASTIC = "not_elastic"
     POLICY_NOT_FOUND = "policy_not_found"
     POLICY_INVALID = "policy_invalid"
@@ -41,12 +54,36 @@ class ReasonCode(StrEnum):
     # pending demand
     FITS = "fits"
     NO_CAPACITY = "no_capacity"
+    PREEMPTS = "preempts"
+    RESERVES = "reserves"
+    BIND_BACK_OFF = "bind_back_off"
     # a candidate that was weighed and lost
     PRIORITY_NOT_LOWER = "priority_not_lower"
     AT_MINIMUM = "at_minimum"
     FREES_NOTHING_USEFUL = "frees_nothing_useful"
     RESIZE_UNDER_WAY = "resize_under_way"
     DOES_NOT_FIT = "does_not_fit"
+    MAY_NOT_PREEMPT = "may_not_preempt"
+    DISRUPTION_BOUND = "disruption_bound"
+    NOT_ABOVE_SHARE = "not_above_share"
+    NOT_PREEMPTIBLE = "not_preemptible"
+    OUTSIDE_DOMAIN = "outside_domain"
+    # a notice: something that an operator should know
+    HANGS_TERMINATING = "hangs_terminating"
+    REPEAT_OFFENDER = "repeat_offender"
+    NODE_DEPARTS = "node_departs"
+    FLAPPED = "flapped"
+    # what would help a demand that waits
+    ADD_NODES = "add_nodes"
+    UNCORDON_NODES = "uncordon_nodes"
+    TOLERATE_TAINT = "tolerate_taint"
+    RELAX_SELECTOR = "relax_selector"
+    RAISE_QUOTA = "raise_quota"
+    RAISE_PRIORITY = "raise_priority"
+    ALLOW_RECLAIM = "allow_reclaim"
+    LOWER_MINIMUM = "lower_minimum"
+    WAIT_FOR_RELEASE = "wait_for_release"
+    NOTHING_FOUND = "nothing_found"
     # a command that may no longer be written
     WORKLOAD_GONE = "workload_gone"
     SIZE_CHANGED = "size_changed"
@@ -84,6 +121,33 @@ SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.WAITS_FOR_MINIMUM: "Waits: its minimum of {min} replicas finds no room.",
     ReasonCode.WAITS_FOR_RELEASE: "Waits for {pods} places that are being released.",
     ReasonCode.RECLAIMS: "Waits for {pods} places that {donors} give back.",
+    ReasonCode.SHRINKS_FOR_SHARE: "Shrinks from {from} to {to} replicas: {receiver} of the same "
+    "priority is below its share by {objective}.",
+    ReasonCode.SHRINKS_TO_SCHEDULE: "Shrinks from {from} to {to} replicas: window {window} of "
+    "its policy allows at most {max}.",
+    ReasonCode.SHRINKS_TO_QUOTA: "Shrinks from {from} to {to} replicas: {owner} takes back its "
+    "nominal quota of {resource}, and queue {queue} borrows {borrowed}.",
+    ReasonCode.PREEMPTED: "Is suspended from {from} replicas: {demand} of priority "
+    "{demand_priority} needs {accelerators} {resource}, elastic jobs alone can't give them, and "
+    "its class preempts whole jobs.",
+    ReasonCode.SUSPENDED_FOR_SHARE: "Is suspended from {from} replicas for now: {receiver} of "
+    "the same priority is served first by {objective}.",
+    ReasonCode.BACKING_OFF: "Could grow to {next} replicas; its last {failures} resizes failed "
+    "and it is tried again after {wait_s} s.",
+    ReasonCode.QUOTA_EXHAUSTED: "Could grow to {next} replicas; queue {queue} may use "
+    "{available} more {resource} and needs {accelerators}.",
+    ReasonCode.SHARE_REACHED: "Has its share: {to} replicas by {objective}; {next} would take "
+    "from its equals.",
+    ReasonCode.CAPACITY_KEPT: "Could grow to {next} replicas; {accelerators} {resource} are kept "
+    "free ({purpose}).",
+    ReasonCode.NO_GAIN_LEFT: "Could grow to {next} replicas; it has {remaining_s} s left to run, "
+    "too little to pay for the pause.",
+    ReasonCode.WAITS_FOR_QUOTA: "Waits: queue {queue} may use {available} more {resource} and "
+    "its minimum needs {accelerators}.",
+    ReasonCode.WAITS_FOR_SHARE: "Waits: its minimum of {min} replicas is more than its share by "
+    "{objective} while {ahead} jobs of its priority are served first.",
+    ReasonCode.WAITS_FOR_RESERVATION: "Waits: the places that it could use are reserved for "
+    "{holder}, which has waited longer.",
     ReasonCode.NOT_ELASTIC: "Names no elasticity policy; its size is left alone.",
     ReasonCode.POLICY_NOT_FOUND: "Names the elasticity policy {policy}, which doesn't exist; "
     "its size is left alone. Create the policy or correct the annotation.",
@@ -95,12 +159,46 @@ SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.FITS: "Fits into free capacity; waits to be bound.",
     ReasonCode.NO_CAPACITY: "{placed} of {pods} pods find room; {accelerators} {resource} are "
     "missing, and no elastic job of lower priority can give enough.",
+    ReasonCode.PREEMPTS: "Waits for {pods} places that whole jobs give up: {victims}.",
+    ReasonCode.RESERVES: "Waits; {reserved} of the {pods} places that it needs are reserved for "
+    "it.",
+    ReasonCode.BIND_BACK_OFF: "Fits, but was not bound within {timeout_s} s ({refusals} times): "
+    "its place goes to others until {wait_s} s have passed. Look at the events of its pods.",
     ReasonCode.PRIORITY_NOT_LOWER: "Has priority {priority}, not below {demand_priority}.",
     ReasonCode.AT_MINIMUM: "Is at its minimum of {min} replicas.",
     ReasonCode.FREES_NOTHING_USEFUL: "Shrinking it to {to} replicas would free nothing that "
     "{demand} can use.",
     ReasonCode.RESIZE_UNDER_WAY: "A resize to {to} replicas is under way.",
     ReasonCode.DOES_NOT_FIT: "{to} replicas don't fit: {missing} pods find no node.",
+    ReasonCode.MAY_NOT_PREEMPT: "Its priority class {priority_class} takes nothing back (Never).",
+    ReasonCode.DISRUPTION_BOUND: "Could give {most} of its {running} replicas in one cycle "
+    "(max_disruption_ratio).",
+    ReasonCode.NOT_ABOVE_SHARE: "Has {to} replicas, not above its share of {share}.",
+    ReasonCode.NOT_PREEMPTIBLE: "Is no elastic job of lower priority; class {priority_class} of "
+    "the demand may not preempt whole jobs.",
+    ReasonCode.OUTSIDE_DOMAIN: "Frees nothing in a {level} that could hold all {pods} pods.",
+    ReasonCode.HANGS_TERMINATING: "Should have gone {late_s} s ago and still holds "
+    "{accelerators} {resource} on {node}. Look at the node and the pod's finalizers; delete it "
+    "by force only if its node is gone.",
+    ReasonCode.REPEAT_OFFENDER: "Hurt jobs {faults} times within {window_s} s; nothing new goes "
+    "there for {rest_s} s.",
+    ReasonCode.NODE_DEPARTS: "Leaves ({kind}, by {source}); nothing new goes there and its "
+    "replicas go first.",
+    ReasonCode.FLAPPED: "Went from {before} to {after} replicas and back within its cooldown "
+    "({cooldown_s} s).",
+    ReasonCode.ADD_NODES: "{nodes} more nodes with {accelerators} free {resource} each.",
+    ReasonCode.UNCORDON_NODES: "Uncordon {nodes}.",
+    ReasonCode.TOLERATE_TAINT: "Tolerate the taint {taint} of {nodes}.",
+    ReasonCode.RELAX_SELECTOR: "Drop {selector} from its node selector or affinity: {nodes} "
+    "would do.",
+    ReasonCode.RAISE_QUOTA: "{accelerators} more {resource} for queue {queue}.",
+    ReasonCode.RAISE_PRIORITY: "A priority above {priority}: {donors} could give the places.",
+    ReasonCode.ALLOW_RECLAIM: "Preemption policy {policy} for its priority class: {donors} could "
+    "give the places.",
+    ReasonCode.LOWER_MINIMUM: "A minimum of {min} replicas: so many find room now.",
+    ReasonCode.WAIT_FOR_RELEASE: "Nothing: the places are being released.",
+    ReasonCode.NOTHING_FOUND: "No single change was found that would help; {accelerators} "
+    "{resource} are missing in all.",
     ReasonCode.WORKLOAD_GONE: "{workload} has ended or is no longer there.",
     ReasonCode.SIZE_CHANGED: "{workload} has {granted} replicas, not {from} as decided on.",
     ReasonCode.SUSPENSION_CHANGED: "{workload} was suspended or resumed by somebody else.",
