@@ -9,122 +9,139 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from controlplane.engine.snapshot import ClusterSnapshot, Node, Pod, ReplicaShape
-from controlplane.engine.types import PodPhase, Toleration
+import numpy as np
 
-Amounts = dict[str, int]
-Ledger = dict[str, Amounts]
+from controlplane.engine.nodetable import Column, Mask, NodeTable
+from controlplane.engine.shapes import (
+    ENDED,
+    PodShape,
+    accepts,
+    holds,
+    is_accelerator,
+    place_of,
+    shape_of,
+)
+from controlplane.engine.snapshot import ClusterSnapshot, Node, Pod
+from controlplane.engine.topology import Within, nodes_within
 
-REPELLING = ("NoSchedule", "NoExecute")
-ENDED = (PodPhase.SUCCEEDED, PodPhase.FAILED)
-#: requests that are not accelerators
-ORDINARY = ("cpu", "memory", "ephemeral-storage", "pods")
+__all__ = [
+    "ENDED",
+    "Capacity",
+    "PodShape",
+    "accepts",
+    "by_replica",
+    "holds",
+    "is_accelerator",
+    "place_of",
+    "shape_of",
+]
 
+Ledger = dict[str, Column]
 
-@dataclass(frozen=True, slots=True)
-class PodShape:
-    """What decides where a pod can go. Hashable: equal shapes are tried once."""
-
-    requests: tuple[tuple[str, int], ...]
-    tolerations: tuple[Toleration, ...]
-    node_selector: tuple[tuple[str, str], ...]
-
-    @property
-    def accelerators(self) -> tuple[tuple[str, int], ...]:
-        return tuple((name, n) for name, n in self.requests if is_accelerator(name))
-
-
-def shape_of(source: Pod | ReplicaShape) -> PodShape:
-    """The shape of a pod, or of each pod of a replica."""
-    return PodShape(
-        requests=tuple(sorted((k, v) for k, v in source.requests.items() if v > 0)),
-        tolerations=tuple(sorted(set(source.tolerations))),
-        node_selector=tuple(sorted(source.node_selector.items())),
-    )
+#: with more changed nodes than this, a view is reckoned anew as a whole
+MANY = 256
 
 
-def is_accelerator(resource: str) -> bool:
-    """Extended resources count as accelerators; the snapshot carries no others of that form."""
-    return resource not in ORDINARY and not resource.startswith("hugepages-")
+class _View:
+    """How many pods of one shape each node still takes, brought up to date when it is asked."""
 
+    def __init__(self, shape: PodShape, ledgers: Sequence[Ledger], open_: Mask) -> None:
+        self.open = open_
+        self.columns = [(ledger[name], n) for ledger in ledgers for name, n in shape.requests]
+        self.fits = self._all()
+        self.total = int(self.fits.sum())
 
-def holds(pod: Pod) -> bool:
-    """Whether a pod occupies its place: bound and not ended, or nominated and not leaving."""
-    if pod.phase in ENDED:
-        return False
-    return pod.node is not None or (pod.nominated_node is not None and not pod.deleting)
+    def refresh(self, changed: Sequence[int]) -> None:
+        if len(changed) > MANY:
+            self.fits = self._all()
+            self.total = int(self.fits.sum())
+            return
+        for i in set(changed):
+            if self.open[i]:
+                fits = max(0, min([int(column[i]) // n for column, n in self.columns], default=0))
+                self.total += fits - int(self.fits[i])
+                self.fits[i] = fits
 
-
-def place_of(pod: Pod) -> str | None:
-    return pod.node or pod.nominated_node
-
-
-def accepts(node: Node, shape: PodShape) -> bool:
-    """Whether a node may take new pods of a shape at all, whatever room it has."""
-    if not node.ready or node.unschedulable:
-        return False
-    if any(node.labels.get(key) != value for key, value in shape.node_selector):
-        return False
-    return all(
-        any(toleration.tolerates(taint) for toleration in shape.tolerations)
-        for taint in node.taints
-        if taint.effect in REPELLING
-    )
+    def _all(self) -> Column:
+        if not self.columns:
+            return np.zeros(len(self.open), dtype=np.int64)
+        fits = self.columns[0][0] // self.columns[0][1]
+        for column, n in self.columns[1:]:
+            np.minimum(fits, column // n, out=fits)
+        fits[~self.open] = 0
+        return np.maximum(fits, 0)
 
 
 class Capacity:
     """The two ledgers of one cycle, with marks to go back to."""
 
-    def __init__(self, nodes: Sequence[Node], pods: Iterable[Pod]) -> None:
-        self._nodes = tuple(sorted(nodes, key=lambda node: node.name))
-        self._now: Ledger = {node.name: dict(node.allocatable) for node in self._nodes}
-        self._later: Ledger = {node.name: dict(node.allocatable) for node in self._nodes}
-        self._candidates: dict[PodShape, tuple[str, ...]] = {}
-        self._log: list[tuple[str, Amounts, str, int]] = []
-        #: shapes that found no place: since then, the nodes where something was given back. Only
-        #: these are looked at again, so equal pods that can't fit cost next to nothing
-        self._full: dict[tuple[PodShape, int], set[str]] = {}
-        for pod in pods:
-            place = place_of(pod)
-            if place not in self._now or not holds(pod):
-                continue
-            self._change(place, self._now, pod.requests, -1)
-            if not pod.deleting:
-                self._change(place, self._later, pod.requests, -1)
+    def __init__(
+        self,
+        nodes: Iterable[Node] | NodeTable,
+        pods: Iterable[Pod] = (),
+        *,
+        ledgers: tuple[Ledger, Ledger] | None = None,
+    ) -> None:
+        self.table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
+        self._now, self._later = ledgers or ledgers_of(self.table, pods)
+        self._log: list[tuple[int, Column, int]] = []
+        #: positions of nodes in the order in which they changed; a view knows how far it has read
+        self._changes: list[int] = []
+        self._views: dict[tuple[PodShape, bool], tuple[_View, int]] = {}
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot) -> Capacity:
+    def of(cls, snapshot: ClusterSnapshot, closed: Iterable[str] = ()) -> Capacity:
         """Free capacity of a snapshot; pods with a deletion timestamp are leaving."""
-        return cls(snapshot.nodes, snapshot.pods)
+        return cls(NodeTable(snapshot.nodes, closed), snapshot.pods)
 
     # -- taking and giving -------------------------------------------------------------------
 
-    def take_now(self, shape: PodShape, pods: int = 1) -> tuple[str, ...] | None:
+    def take_now(
+        self, shape: PodShape, pods: int = 1, within: Within | None = None
+    ) -> tuple[str, ...] | None:
         """Places for all the pods that are free now and later too; None, and nothing taken, if
-        they don't all fit."""
-        return self._take(shape, pods, (self._now, self._later))
+        they don't all fit (in one domain, if `within` requires that)."""
+        return self._take(shape, pods, within, later=False)
 
-    def take_later(self, shape: PodShape, pods: int = 1) -> tuple[str, ...] | None:
+    def take_later(
+        self, shape: PodShape, pods: int = 1, within: Within | None = None
+    ) -> tuple[str, ...] | None:
         """Places that will be free once what leaves has left."""
-        return self._take(shape, pods, (self._later,))
+        return self._take(shape, pods, within, later=True)
 
     def release(self, pod: Pod) -> None:
         """The pod will leave: its place is free later."""
-        place = place_of(pod)
-        if place in self._later and holds(pod) and not pod.deleting:
-            self._change(place, self._later, pod.requests, 1)
-            self._given_back(place)
+        i = self.table.position.get(place_of(pod) or "")
+        if i is not None and holds(pod) and not pod.deleting:
+            for name, n in pod.requests.items():
+                self._change(i, self._column(self._later, name), n)
 
-    def fitting(self, shape: PodShape, most: int) -> int:
+    def fitting(self, shape: PodShape, most: int, within: Within | None = None) -> int:
         """How many pods of a shape fit now, counted up to `most`; nothing is taken."""
-        mark = self.mark()
-        n = 0
-        while n < most and self.take_now(shape) is not None:
-            n += 1
-        self.rollback(mark)
-        return n
+        view = self._view(shape, later=False)
+        if within is None or not within.required:
+            return min(most, view.total)
+        fits = nodes_within(self.table, view.fits, most, within)
+        return 0 if fits is None else min(most, int(fits.sum()))
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def fits(self, shape: PodShape, *, later: bool) -> Column:
+        """Pods of a shape that each node still takes (to be read, not written)."""
+        return self._view(shape, later=later).fits
+
+    def later(self, resource: str) -> Column:
+        """What each node will have free of a resource (to be read, not written)."""
+        return self._column(self._later, resource)
+
+    def free(self, resource: str) -> int:
+        """Accelerators that are free now and later on nodes that take new pods at all."""
+        both = np.minimum(self._column(self._now, resource), self._column(self._later, resource))
+        usable = np.fromiter(
+            (n.ready and not n.unschedulable for n in self.table.nodes), bool, len(self.table)
+        )
+        return int(np.maximum(both, 0)[usable].sum())
 
     # -- marks -------------------------------------------------------------------------------
 
@@ -134,74 +151,103 @@ class Capacity:
     def rollback(self, mark: int) -> None:
         """Undo everything since the mark."""
         while len(self._log) > mark:
-            node, amounts, name, delta = self._log.pop()
-            amounts[name] -= delta
-            if delta < 0:
-                self._given_back(node)
+            i, column, delta = self._log.pop()
+            column[i] -= delta
+            self._changes.append(i)
 
     # -- inside ------------------------------------------------------------------------------
 
     def _take(
-        self, shape: PodShape, pods: int, ledgers: tuple[Ledger, ...]
+        self, shape: PodShape, pods: int, within: Within | None, *, later: bool
     ) -> tuple[str, ...] | None:
-        mark = self.mark()
-        places = []
-        wanted = dict(shape.requests)
-        for _ in range(pods):
-            place = self._best(shape, ledgers)
-            if place is None:
-                self.rollback(mark)
+        view = self._view(shape, later=later)
+        if view.total < pods or pods == 0:
+            return None if pods else ()
+        fits = view.fits
+        if within is not None:
+            chosen = nodes_within(self.table, fits, pods, within)
+            if chosen is None:
                 return None
+            fits = chosen
+        ledgers = (self._later,) if later else (self._now, self._later)
+        places: list[str] = []
+        for i, n in self._best(shape, fits, pods, ledgers[0]):
             for ledger in ledgers:
-                self._change(place, ledger, wanted, -1)
-            places.append(place)
+                for name, amount in shape.requests:
+                    self._change(i, ledger[name], -amount * n)
+            places.extend([self.table.names[i]] * n)
         return tuple(places)
 
-    def _best(self, shape: PodShape, ledgers: tuple[Ledger, ...]) -> str | None:
+    def _best(
+        self, shape: PodShape, fits: Column, pods: int, ledger: Ledger
+    ) -> list[tuple[int, int]]:
         """Best fit: the node that keeps the fewest accelerators, so that whole nodes stay whole;
-        by name among equals."""
-        changed = self._full.get((shape, len(ledgers)))
-        names = self._accepting(shape)
-        if changed is not None:
-            names = tuple(sorted(changed.intersection(names))) if changed else ()
-        accelerators, first = shape.accelerators, ledgers[0]
-        best, least = None, 0
-        for name in names:
-            if not all(_fits(shape, ledger[name]) for ledger in ledgers):
-                continue
-            free = first[name]
-            left = sum([free[resource] - n for resource, n in accelerators])
-            if best is None or left < least:
-                best, least = name, left
-                if not left:
-                    break  # no other can keep less
-        if best is None:
-            self._full[shape, len(ledgers)] = set()
-        return best
-
-    def _given_back(self, node: str) -> None:
-        for changed in self._full.values():
-            changed.add(node)
-
-    def _accepting(self, shape: PodShape) -> tuple[str, ...]:
-        found = self._candidates.get(shape)
-        if found is None:
-            found = tuple(node.name for node in self._nodes if accepts(node, shape))
-            self._candidates[shape] = found
+        by name among equals. A node that was begun is filled first: it keeps fewer than before."""
+        able = np.flatnonzero(fits)
+        left = np.zeros(len(able), dtype=np.int64)
+        for name, _ in shape.accelerators:
+            left += ledger[name][able]
+        if pods == 1:
+            return [(int(able[np.argmin(left)]), 1)]
+        found = []
+        for at in np.argsort(left, kind="stable"):
+            i = int(able[at])
+            n = min(pods, int(fits[i]))
+            found.append((i, n))
+            pods -= n
+            if not pods:
+                break
         return found
 
-    def _change(self, node: str, ledger: Ledger, requests: Mapping[str, int], sign: int) -> None:
-        amounts = ledger[node]
-        for name, n in requests.items():
-            amounts[name] = amounts.get(name, 0) + sign * n
-            self._log.append((node, amounts, name, sign * n))
+    def _view(self, shape: PodShape, *, later: bool) -> _View:
+        key = (shape, later)
+        found = self._views.get(key)
+        if found is None:
+            ledgers = (self._later,) if later else (self._now, self._later)
+            for ledger in ledgers:
+                for name, _ in shape.requests:
+                    self._column(ledger, name)
+            view = _View(shape, ledgers, self.table.open_to(shape))
+        else:
+            view, seen = found
+            if seen == len(self._changes):
+                return view
+            view.refresh(self._changes[seen:])
+        self._views[key] = (view, len(self._changes))
+        return view
+
+    def _column(self, ledger: Ledger, resource: str) -> Column:
+        found = ledger.get(resource)
+        if found is None:
+            found = ledger[resource] = np.zeros(len(self.table), dtype=np.int64)
+        return found
+
+    def _change(self, i: int, column: Column, delta: int) -> None:
+        column[i] += delta
+        self._log.append((i, column, delta))
+        self._changes.append(i)
 
 
-def _fits(shape: PodShape, free: Amounts) -> bool:
-    for name, n in shape.requests:  # noqa: SIM110 - a cycle spends its time here: no generator
-        if free.get(name, 0) < n:
-            return False
-    return True
+def ledgers_of(table: NodeTable, pods: Iterable[Pod]) -> tuple[Ledger, Ledger]:
+    """What is free now, and later, of each resource."""
+    now: dict[str, list[int]] = {}
+    later: dict[str, list[int]] = {}
+    for name, column in table.allocatable.items():
+        now[name], later[name] = column.tolist(), column.tolist()
+    for pod in pods:
+        i = table.position.get(place_of(pod) or "")
+        if i is None or not holds(pod):
+            continue
+        for name, n in pod.requests.items():
+            if name not in now:
+                now[name], later[name] = [0] * len(table), [0] * len(table)
+            now[name][i] -= n
+            if not pod.deleting:
+                later[name][i] -= n
+    return (
+        {name: np.array(column, dtype=np.int64) for name, column in now.items()},
+        {name: np.array(column, dtype=np.int64) for name, column in later.items()},
+    )
 
 
 def by_replica(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
@@ -211,3 +257,12 @@ def by_replica(pods: Iterable[Pod]) -> dict[int, list[Pod]]:
         if pod.replica_index is not None and pod.phase not in ENDED:
             found[pod.replica_index].append(pod)
     return found
+
+
+def free_by_node(capacity: Capacity, resources: Iterable[str]) -> Mapping[str, dict[str, int]]:
+    """node -> resource -> what it will have free."""
+    columns = {name: capacity.later(name).tolist() for name in resources}
+    return {
+        node: {name: column[i] for name, column in columns.items()}
+        for i, node in enumerate(capacity.table.names)
+    }
