@@ -1,0 +1,4 @@
+"""Discrete-event simulation of the engine in virtual time (docs/guides/simulator.md).
+
+It imports `controlplane.engine` and nothing else of the project; only tests and benchmarks import it.
+"""
