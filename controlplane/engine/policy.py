@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controlplane.engine.cluster_policy import ClusterPolicy
+from controlplane.engine.fields import MOST_REPLICAS
+from controlplane.engine.fields import FieldError as FieldError
 from controlplane.engine.queues import CohortPolicy, QueuePolicy
+from controlplane.engine.schedules import validate_schedule
 from controlplane.engine.types import ReclaimPolicy
 
 BATCH_POLICIES = ("preserve", "scale")
@@ -24,8 +27,6 @@ DURATIONS = (
 )
 #: a list of sizes longer than this is a mistake, and would slow every cycle
 MOST_SIZES = 4096
-#: Kubernetes' own limit for an Indexed Job (completions and parallelism, batch/v1 validation)
-MOST_REPLICAS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,6 @@ class ElasticityPolicy:
     batch_policy: str = "preserve"
     lr_rule: str = "none"
     schedule: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """What is wrong with one field, in a sentence that says the remedy."""
-
-    field: str
-    value: object
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +161,7 @@ def _choices(policy: ElasticityPolicy) -> list[FieldError]:
                 "must be none while batch_policy is preserve: the batch doesn't change",
             )
         )
-    if policy.schedule:
-        errors.append(
-            FieldError(
-                "schedule",
-                list(policy.schedule),
-                "must be empty: windows of time aren't planned for yet",
-            )
-        )
+    errors.extend(validate_schedule(policy))
     return errors
 
 

@@ -40,7 +40,8 @@ ORDINARY = make_policy(min_replicas=2, max_replicas=8)
         ({"batch_policy": "grow"}, ["batch_policy"]),
         ({"batch_policy": "scale", "lr_rule": "linear"}, []),
         ({"lr_rule": "linear"}, ["lr_rule"]),
-        ({"schedule": ({"start": "22:00"},)}, ["schedule"]),
+        ({"schedule": ({"name": "n", "from": "22:00", "until": "6", "timezone": "UTC",
+                        "max_replicas": 4},)}, ["schedule[0].until"]),
     ],
 )  # fmt: skip
 def test_validate_names_the_field(fields, want):
