@@ -4,6 +4,7 @@ from django.db import models
 class CommandKind(models.TextChoices):
     RESIZE = "resize", "change the number of replicas"
     ADMIT = "admit", "let a suspended job run"
+    SUSPEND = "suspend", "stop a job; it keeps its place in the queue and its state on disk"
 
 
 class CommandState(models.TextChoices):

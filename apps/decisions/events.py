@@ -1,4 +1,4 @@
-"""What the live stream tells of decisions: the same objects that the API shows."""
+"""What the live stream tells of decisions: the same objects that the API shows, kept short."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 from apps.decisions.models import Command, Decision
 
 Event = tuple[str, dict[str, Any]]
+
+
+#: rejected candidates that an event carries; the decision itself has them all
+MOST_REJECTED = 5
 
 
 def command_event(command: Command) -> Event:
@@ -18,4 +22,5 @@ def command_event(command: Command) -> Event:
 def decision_event(decision: Decision) -> Event:
     from apps.decisions.api.serializers import DecisionSerializer
 
-    return "decision", dict(DecisionSerializer(decision).data)
+    data = dict(DecisionSerializer(decision).data)
+    return "decision", {**data, "rejected": data["rejected"][:MOST_REJECTED]}

@@ -15,7 +15,8 @@ from apps.training.models import TrainingJob
 class Plan(models.Model):
     """What one planning cycle decided. A cycle that decides the same again only moves
     `last_seen_at`. `inputs` (the serialised snapshot and policies, which `digest` is of) is kept
-    for plans with commands, so that they can be replayed."""
+    for plans with commands, so that they can be replayed. The forms of `pending`, `explanations`,
+    `reservations` and `notices` are those of `documents.py`."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="plans")
     number = models.PositiveBigIntegerField()
@@ -29,6 +30,9 @@ class Plan(models.Model):
     lease_epoch = models.PositiveBigIntegerField()
     inputs = models.JSONField(null=True)
     pending = models.JSONField(default=list)
+    explanations = models.JSONField(default=list)
+    reservations = models.JSONField(default=list)
+    notices = models.JSONField(default=list)
 
     class Meta:
         ordering = ["-planned_at", "-id"]
@@ -47,7 +51,10 @@ class Plan(models.Model):
 class Decision(models.Model):
     """One job's part of a plan, with its reason: code, sentence, and the numbers it came from.
 
-    `rejected` lists the candidates that lost: [{candidate, code, sentence, numbers}].
+    `rejected` lists the candidates that lost: [{candidate, code, sentence, numbers}]; `unblock` the
+    smallest set of changes found that would let a job go on that waits: [{code, sentence,
+    numbers}]. `share` (replicas) and `expected_gain` (relative, in throughput) are null where the
+    engine didn't reckon them.
     """
 
     plan = models.ForeignKey(Plan, on_delete=models.CASCADE, related_name="decisions")
@@ -60,6 +67,9 @@ class Decision(models.Model):
     sentence = models.TextField()
     numbers = models.JSONField(default=dict)
     rejected = models.JSONField(default=list)
+    share = models.PositiveIntegerField(null=True)
+    expected_gain = models.FloatField(null=True)
+    unblock = models.JSONField(default=list)
 
     class Meta:
         ordering = ["-at", "-id"]
@@ -80,7 +90,7 @@ class Command(models.Model):
     """What carries a decision to the cluster. At most one live command a job.
 
     `epoch` is the cluster's lease epoch it was made under; `precondition` the workload's
-    resourceVersion it was planned on.
+    resourceVersion it was planned on, and `uid` its identity.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -96,6 +106,7 @@ class Command(models.Model):
     epoch = models.PositiveBigIntegerField()
     attempts = models.PositiveIntegerField(default=0)
     precondition = models.CharField(max_length=64, blank=True)
+    uid = models.CharField(max_length=64, blank=True)
     result_code = models.CharField(max_length=64, blank=True)
     result_sentence = models.TextField(blank=True)
     created_at = models.DateTimeField()
@@ -122,6 +133,10 @@ class Command(models.Model):
             models.CheckConstraint(
                 condition=~Q(from_replicas=F("to_replicas")) | Q(kind=CommandKind.ADMIT),
                 name="command_changes_size",
+            ),
+            models.CheckConstraint(
+                condition=~Q(kind=CommandKind.SUSPEND) | Q(to_replicas=0),
+                name="command_suspends_all",
             ),
             models.CheckConstraint(
                 condition=~Q(state=CommandState.APPLIED) | Q(applied_at__isnull=False),

@@ -12,7 +12,17 @@ from django.db.models import OuterRef, Subquery
 
 from apps.clusters.models import Cluster
 from apps.core import events
-from apps.decisions.choices import LIVE_STATES, CommandState
+from apps.decisions.choices import LIVE_STATES, CommandKind, CommandState
+from apps.decisions.documents import (
+    Row,
+    moment,
+    notices_to_json,
+    pending_to_json,
+    reasons_to_json,
+    rejected_to_json,
+    reservations_to_json,
+    same_picture,
+)
 from apps.decisions.events import command_event, decision_event
 from apps.decisions.models import Command, Decision, Plan
 from apps.training.events import job_event
@@ -20,7 +30,6 @@ from apps.training.models import TrainingJob
 from controlplane import engine as engine_package
 from controlplane.engine import decisions as engine
 from controlplane.engine.commands import Command as EngineCommand
-from controlplane.engine.reasons import Reason
 from controlplane.engine.types import WorkloadKey
 
 log = logging.getLogger(__name__)
@@ -61,15 +70,18 @@ class Recording:
         snapshot_at: datetime | None,
         duration_ms: float | None,
     ) -> list[Command]:
-        pending = [pending_to_json(demand) for demand in self.plan.pending]
+        picture = self._picture()
         news = [decision for decision in self.plan.decisions if self._is_news(decision)]
         self._move_jobs()
         last = self.cluster.plans.defer("inputs").order_by("-number").first()
-        if not news and last is not None and same_demand(last.pending, pending):
-            Plan.objects.filter(pk=last.pk).update(
-                last_seen_at=max(self.now, last.planned_at), pending=pending, lease_epoch=epoch
-            )
-            return []
+        if not news and last is not None:
+            kept = {name: getattr(last, name) for name in picture}
+            if same_picture(kept, picture):
+                changed = {name: rows for name, rows in picture.items() if rows != kept[name]}
+                Plan.objects.filter(pk=last.pk).update(
+                    last_seen_at=max(self.now, last.planned_at), lease_epoch=epoch, **changed
+                )
+                return []
         row = Plan.objects.create(
             cluster=self.cluster,
             number=last.number + 1 if last else 1,
@@ -81,10 +93,20 @@ class Recording:
             duration_ms=duration_ms,
             lease_epoch=epoch,
             inputs=dict(inputs) if inputs is not None and self.commands else None,
-            pending=pending,
+            **picture,
         )
         decisions = Decision.objects.bulk_create([self._decision(row, made) for made in news])
         return self._issue(decisions, epoch)
+
+    def _picture(self) -> dict[str, list[Row]]:
+        """What the plan says of the cluster as a whole, as its row keeps it."""
+        pending, explanations = pending_to_json(self.plan.pending)
+        return {
+            "pending": pending,
+            "explanations": explanations,
+            "reservations": reservations_to_json(self.plan.reservations),
+            "notices": notices_to_json(self.plan.notices),
+        }
 
     # -- what is news --------------------------------------------------------------------------
 
@@ -158,10 +180,10 @@ class Recording:
             reason_code=str(made.reason.code),
             sentence=made.reason.sentence,
             numbers=dict(made.reason.numbers),
-            rejected=[
-                {"candidate": lost.candidate, **reason_to_json(lost.reason)}
-                for lost in made.rejected
-            ],
+            rejected=rejected_to_json(made.rejected),
+            share=made.share,
+            expected_gain=made.expected_gain,
+            unblock=reasons_to_json(made.unblock),
         )
 
     def _issue(self, decisions: list[Decision], epoch: int) -> list[Command]:
@@ -196,16 +218,17 @@ class Recording:
             victims=list(made.victims),
             epoch=epoch,
             precondition=made.precondition,
+            uid=made.uid,
             created_at=self.now,
         )
 
 
 def gives_way(live: Command, newer: EngineCommand) -> bool:
-    """Whether a command may end for a newer one: it hasn't begun, or it is a growth that was
-    written and a reclaim turns it round (a reclaim never waits)."""
+    """Whether a command may end for a newer one: it hasn't begun, or it is a growth or a start that
+    was written and a reclaim or a suspension turns it round (a reclaim never waits)."""
     if live.state == CommandState.PENDING:
         return True
-    grows = live.to_replicas > live.from_replicas
+    grows = live.to_replicas > live.from_replicas or live.kind == CommandKind.ADMIT
     return live.state == CommandState.APPLIED and grows and newer.to_replicas < live.to_replicas
 
 
@@ -225,39 +248,3 @@ def jobs_with_last_decision(cluster: Cluster) -> list[TrainingJob]:
 
 def key_of(job: TrainingJob) -> WorkloadKey:
     return WorkloadKey(job.kind, job.namespace, job.name)
-
-
-def moment(seconds: float | None) -> datetime | None:
-    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
-
-
-def reason_to_json(reason: Reason) -> dict[str, Any]:
-    return {
-        "code": str(reason.code),
-        "sentence": reason.sentence,
-        "numbers": dict(reason.numbers),
-    }
-
-
-def pending_to_json(demand: engine.PendingDemand) -> dict[str, Any]:
-    since = moment(demand.since)
-    return {
-        "workload": str(demand.workload_or_pod),
-        "priority": demand.priority,
-        "pods": demand.pods,
-        "requests": dict(demand.requests),
-        "since": since.isoformat().replace("+00:00", "Z") if since else None,
-        "reason": reason_to_json(demand.reason) if demand.reason else None,
-    }
-
-
-def same_demand(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
-    """Whether the same demand waits for the same reason; numbers in it may have moved."""
-
-    def identity(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-        return [
-            (row["workload"], row["priority"], row["pods"], (row["reason"] or {}).get("code"))
-            for row in rows
-        ]
-
-    return identity(before) == identity(after)

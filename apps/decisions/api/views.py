@@ -1,4 +1,4 @@
-"""The feed of decisions, single plans, and the demand that waits."""
+"""The feed of decisions, single plans, the demand that waits and why, and notices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import mixins, viewsets
+from rest_framework.exceptions import NotFound
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -15,7 +16,14 @@ from rest_framework.views import APIView
 from apps.clusters.models import Cluster
 from apps.core.api.filters import StrictFilterSet
 from apps.decisions import selectors
-from apps.decisions.api.serializers import DecisionSerializer, PendingSerializer, PlanSerializer
+from apps.decisions.api.serializers import (
+    DecisionSerializer,
+    NoticesSerializer,
+    PendingQuerySerializer,
+    PendingSerializer,
+    PlanSerializer,
+    WhyPendingSerializer,
+)
 from apps.decisions.models import Decision, Plan
 from apps.training.api.views import OfJobViewSet
 
@@ -78,8 +86,45 @@ class PendingView(APIView):
     @extend_schema(
         operation_id="clusters_pending",
         summary="Demand that waits, from the last plan",
+        parameters=[PendingQuerySerializer],
         responses=PendingSerializer,
     )
     def get(self, request: Request, name: str) -> Response:
+        query = PendingQuerySerializer(data=request.query_params.dict())
+        query.is_valid(raise_exception=True)
         cluster = get_object_or_404(Cluster, name=name)
-        return Response(PendingSerializer(selectors.pending(cluster, timezone.now())).data)
+        found = selectors.pending(cluster, timezone.now(), **query.validated_data)
+        return Response(PendingSerializer(found).data)
+
+
+@extend_schema(tags=["clusters"])
+class WhyPendingView(APIView):
+    @extend_schema(
+        operation_id="clusters_why_pending",
+        summary="Why one workload or pod waits, or has no more, from the last plan",
+        responses=WhyPendingSerializer,
+    )
+    def get(
+        self, request: Request, name: str, kind: str, namespace: str, workload: str
+    ) -> Response:
+        cluster = get_object_or_404(Cluster, name=name)
+        asked = f"{kind}/{namespace}/{workload}"
+        found = selectors.why_pending(cluster, asked, timezone.now())
+        if found is None:
+            raise NotFound(
+                f"Nothing named {asked} waits on {name}, and no managed job of that name runs "
+                "there. A pod that has an owner is asked for by the owner's kind and name."
+            )
+        return Response(WhyPendingSerializer(found).data)
+
+
+@extend_schema(tags=["clusters"])
+class NoticesView(APIView):
+    @extend_schema(
+        operation_id="clusters_notices",
+        summary="What an operator should know, from the last plan",
+        responses=NoticesSerializer,
+    )
+    def get(self, request: Request, name: str) -> Response:
+        cluster = get_object_or_404(Cluster, name=name)
+        return Response(NoticesSerializer(selectors.notices(cluster, timezone.now())).data)

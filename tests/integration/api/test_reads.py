@@ -11,6 +11,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from apps.clusters.models import Cluster, Node, NodePool
+from apps.decisions.models import Plan
 from apps.training.models import ThroughputSample
 from tests.rows import (
     AT,
@@ -72,6 +73,8 @@ def test_reading_needs_signing_in(make_api: Api, path: str) -> None:
         "clusters/nowhere",
         "clusters/nowhere/nodes",
         "clusters/nowhere/pending",
+        "clusters/nowhere/pending/Pod/ml/p0",
+        "clusters/nowhere/notices",
         f"clusters/nowhere/capacity/?resource={GPU}#",
         f"jobs/{UNKNOWN_ID}",
         f"jobs/{UNKNOWN_ID}/replicas",
@@ -155,8 +158,82 @@ def test_pending(make_api: Api) -> None:
     make_plan(cluster, 1)
     make_plan(cluster, 2, pending=[demand])
     body = make_api("ann").get("/api/v1/clusters/east/pending/").json()
-    assert body["items"] == [demand]
+    assert body["items"] == [{**demand, "rejected": [], "rejected_count": 0, "unblock": []}]
+    assert body["reservations"] == []
     assert body["age_s"] > 0
+
+
+WHY = {"code": "at_minimum", "sentence": "Is at its minimum.", "numbers": {"min": 2}}
+HELPS = {"code": "uncordon_nodes", "sentence": "Uncordon n7.", "numbers": {"nodes": "n7"}}
+
+
+def make_explained(cluster: Cluster) -> dict[str, Any]:
+    """A plan in which one pod waits, places are kept for it, and a node is leaving."""
+    row = {
+        "workload": "Pod/serve/chat-0",
+        "priority": 1000,
+        "pods": 1,
+        "requests": {GPU: 8},
+        "since": "2026-11-02T12:00:00Z",
+        "reason": {"code": "no_capacity", "sentence": "Nothing free.", "numbers": {"missing": 4}},
+    }
+    why = {"rejected": [{"candidate": "Job/ml/bert", **WHY}], "unblock": [HELPS]}
+    make_plan(
+        cluster,
+        pending=[{**row, "explanation": 0, "history": [1.0, 0, None]}],
+        explanations=[why],
+        reservations=[{"demand": "Pod/serve/chat-0", "priority": 1000, "nodes": {"n1": {GPU: 4}}}],
+        notices=[{"subject": "n3", "code": "node_departs", "sentence": "Leaves.", "numbers": {}}],
+    )
+    return {**row, **why, "rejected_count": 1}
+
+
+def test_pending_with_what_explains_it(make_api: Api) -> None:
+    demand = make_explained(make_cluster())
+    ann = make_api("ann")
+    body = ann.get("/api/v1/clusters/east/pending/").json()
+    assert body["items"] == [demand]
+    assert body["reservations"][0]["nodes"] == {"n1": {GPU: 4}}
+    brief = ann.get("/api/v1/clusters/east/pending/?rejected=false").json()
+    assert brief["items"] == [{**demand, "rejected": None}]
+    assert ann.get("/api/v1/clusters/east/pending/?rejected=maybe").status_code == 400
+    plan = ann.get(f"/api/v1/plans/{body['plan']}/").json()
+    assert (plan["pending"], plan["reservations"]) == ([demand], body["reservations"])
+    assert [notice["subject"] for notice in plan["notices"]] == ["n3"]
+
+
+def test_notices(make_api: Api) -> None:
+    cluster = make_cluster()
+    ann = make_api("ann")
+    assert ann.get("/api/v1/clusters/east/notices/").json()["items"] is None
+    make_explained(cluster)
+    body = ann.get("/api/v1/clusters/east/notices/").json()
+    assert body["items"] == [
+        {"subject": "n3", "code": "node_departs", "sentence": "Leaves.", "numbers": {}}
+    ]
+    assert body["age_s"] > 0
+
+
+def test_why_one_is_pending(make_api: Api) -> None:
+    cluster = make_cluster()
+    demand = make_explained(cluster)
+    decision = make_decision(make_job(cluster, "bert"), Plan.objects.get(), share=3)
+    ann = make_api("ann")
+    found = ann.get("/api/v1/clusters/east/pending/Pod/serve/chat-0/").json()
+    assert (found["workload"], found["waits"]) == ("Pod/serve/chat-0", True)
+    assert (found["items"], found["decision"]) == ([demand], None)
+    assert len(found["reservations"]) == 1
+    runs = ann.get("/api/v1/clusters/east/pending/Job/ml/bert/").json()
+    assert (runs["waits"], runs["items"], runs["reservations"]) == (False, [], [])
+    assert (runs["decision"]["id"], runs["decision"]["share"]) == (decision.pk, 3)
+    assert (runs["decision"]["expected_gain"], runs["decision"]["unblock"]) == (None, [])
+    nobody = ann.get("/api/v1/clusters/east/pending/Job/ml/ghost/")
+    assert nobody.status_code == 404
+    [error] = nobody.json()["errors"]
+    assert error["message"] == (
+        "Nothing named Job/ml/ghost waits on east, and no managed job of that name runs there. "
+        "A pod that has an owner is asked for by the owner's kind and name."
+    )
 
 
 def test_jobs(make_api: Api) -> None:

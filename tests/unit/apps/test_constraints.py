@@ -9,9 +9,10 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from apps.accounts.models import ApiToken
-from apps.clusters.models import CapacitySample, Cluster, Node, NodePool
+from apps.clusters.models import CapacitySample, Cluster, ClusterSettings, Node, NodePool
 from apps.core.models import AuditEntry
 from apps.decisions.models import Command, Decision, Plan
+from apps.priorities.models import Cohort, Queue
 from apps.training.models import Replica, RunAttempt, TrainingJob
 from tests.rows import (
     AT,
@@ -21,11 +22,13 @@ from tests.rows import (
     make_capacity,
     make_class,
     make_cluster,
+    make_cohort,
     make_command,
     make_decision,
     make_job,
     make_plan,
     make_policy_row,
+    make_queue,
     make_recovery,
     make_replica,
     make_user,
@@ -42,6 +45,10 @@ def token(name: str, **fields: Any) -> ApiToken:
     user = make_user(f"u{ApiToken.objects.count()}") if "user" not in fields else fields["user"]
     values = {"user": user, "prefix": "ct_x", "digest": name, "created_at": AT, **fields}
     return ApiToken.objects.create(name=name, **values)
+
+
+def settings_row(**fields: Any) -> ClusterSettings:
+    return ClusterSettings.objects.create(cluster=the_cluster(), **fields)
 
 
 def twice(make: Callable[[], Any]) -> None:
@@ -67,6 +74,33 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "priority_class_value_range": lambda: make_class(value=2_000_001_001),
     "priority_class_preemption_policy": lambda: make_class(preemption_policy="Always"),
     "priority_class_source": lambda: make_class(source="elsewhere"),
+    "clusters_clustersettings": lambda: twice(settings_row),
+    "cluster_settings_quantile": lambda: settings_row(forecast_quantile=1),
+    "cluster_settings_disruption": lambda: settings_row(max_disruption_ratio=0),
+    "cluster_settings_offender_faults": lambda: settings_row(offender_faults=0),
+    "cluster_settings_bind_timeout_s": lambda: settings_row(bind_timeout_s=-1),
+    "cohort_name": lambda: twice(lambda: make_cohort(the_cluster())),
+    "cohort_named": lambda: make_cohort(name=""),
+    "cohort_quota_named": lambda: make_cohort(quotas={"": 1}),
+    "cohort_quota_nominal": lambda: make_cohort(quotas={GPU: 10_000_001}),
+    "cohort_quota_resource": lambda: twice(
+        lambda: the_cohort().quotas.create(resource=GPU, nominal=1)
+    ),
+    "queue_name": lambda: twice(lambda: make_queue(the_cluster())),
+    "queue_named": lambda: make_queue(name=""),
+    "queue_weight": lambda: make_queue(weight=0),
+    "queue_objective": lambda: make_queue(objective="luck"),
+    "queue_reserve_after": lambda: make_queue(reserve_after_s=-1),
+    "queue_share_floor": lambda: make_queue(share_floor=1.1),
+    "queue_quota_named": lambda: make_queue(quotas={"": {"nominal": 1}}),
+    "queue_quota_nominal": lambda: make_queue(quotas={GPU: {"nominal": 10_000_001}}),
+    "queue_quota_borrowing": lambda: make_queue(
+        quotas={GPU: {"nominal": 1, "borrowing_limit": 10_000_001}}
+    ),
+    "queue_quota_lending": lambda: make_queue(quotas={GPU: {"nominal": 1, "lending_limit": 2}}),
+    "queue_quota_resource": lambda: twice(
+        lambda: the_queue().quotas.create(resource=GPU, nominal=1)
+    ),
     "elasticity_min_positive": lambda: make_policy_row(min_replicas=0),
     "elasticity_max_from_min": lambda: make_policy_row(min_replicas=5, max_replicas=4),
     "elasticity_step_positive": lambda: make_policy_row(replica_increment_step=0),
@@ -98,6 +132,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "command_kind": lambda: make_command(the_job(), kind="poke"),
     "command_finished": lambda: make_command(the_job(), state="done", finished_at=None),
     "command_changes_size": lambda: make_command(the_job(), to_replicas=4),
+    "command_suspends_all": lambda: make_command(the_job(), kind="suspend", to_replicas=2),
     "command_applied_at": lambda: make_command(the_job(), state="applied", applied_at=None),
     "api_token_live_name": lambda: (
         token("laptop", digest="1", user=make_user()),
@@ -110,6 +145,14 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 def the_cluster() -> Cluster:
     return Cluster.objects.first() or make_cluster()
+
+
+def the_queue() -> Queue:
+    return Queue.objects.first() or make_queue(the_cluster())
+
+
+def the_cohort() -> Cohort:
+    return Cohort.objects.first() or make_cohort(the_cluster())
 
 
 def the_job() -> TrainingJob:
