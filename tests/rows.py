@@ -12,7 +12,7 @@ from apps.clusters.models import CapacitySample, Cluster
 from apps.decisions.choices import LIVE_STATES, CommandState
 from apps.decisions.models import Command, Decision, Plan
 from apps.elasticity.models import ElasticityPolicy
-from apps.priorities.models import PriorityClass
+from apps.priorities.models import Cohort, PriorityClass, Queue
 from apps.training.choices import FINISHED_PHASES
 from apps.training.models import RecoveryEvent, Replica, RunAttempt, ThroughputSample, TrainingJob
 
@@ -42,6 +42,29 @@ def make_cluster(name: str = "east", **fields: Any) -> Cluster:
 
 def make_class(name: str = "serving", value: int = 1000, **fields: Any) -> PriorityClass:
     return PriorityClass.objects.create(name=name, value=value, **fields)
+
+
+def make_queue(
+    cluster: Cluster | None = None,
+    name: str = "research",
+    quotas: dict[str, dict[str, int | None]] | None = None,
+    **fields: Any,
+) -> Queue:
+    """`quotas`: resource -> {nominal, borrowing_limit, lending_limit}."""
+    row = Queue.objects.create(cluster=cluster or make_cluster(), name=name, **fields)
+    for resource, limits in (quotas or {}).items():
+        row.quotas.create(resource=resource, **limits)
+    return row
+
+
+def make_cohort(
+    cluster: Cluster | None = None, name: str = "all", quotas: dict[str, int] | None = None
+) -> Cohort:
+    """`quotas`: resource -> nominal."""
+    row = Cohort.objects.create(cluster=cluster or make_cluster(), name=name)
+    for resource, nominal in (quotas or {}).items():
+        row.quotas.create(resource=resource, nominal=nominal)
+    return row
 
 
 def make_policy_row(name: str = "elastic", **fields: Any) -> ElasticityPolicy:

@@ -13,10 +13,12 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Avg
 
 from apps.clusters.models import Cluster
+from apps.clusters.selectors import cluster_policy
 from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
 from apps.decisions.selectors import live_commands
 from apps.elasticity.selectors import policies
+from apps.priorities import selectors as priorities
 from apps.training.models import ThroughputSample, TrainingJob
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.snapshot import (
@@ -52,9 +54,15 @@ def key_of(job: TrainingJob) -> WorkloadKey:
     return WorkloadKey(job.kind, job.namespace, job.name)
 
 
-def load_policies() -> PolicySet:
-    """Every elasticity policy of the record, as the engine reads them."""
-    return PolicySet(policies=policies())
+def load_policies(cluster: Cluster) -> PolicySet:
+    """Everything of the record that a plan of this cluster may refer to, as the engine reads it."""
+    return PolicySet(
+        policies=policies(),
+        queues=priorities.queues(cluster),
+        cohorts=priorities.cohorts(cluster),
+        preemption=priorities.preemption(),
+        cluster=cluster_policy(cluster),
+    )
 
 
 def in_flight_of(cluster: Cluster) -> tuple[InFlight, ...]:

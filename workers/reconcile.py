@@ -109,7 +109,7 @@ def reconcile_once(
     project(cluster, observed, observation)
     waiting = verify(cluster, observed, now)
     snapshot = gather.inputs(observed, cluster, now)
-    policies = gather.load_policies()
+    policies = gather.load_policies(cluster)
     made = plan(snapshot, policies, now)
     duration_ms = (time.monotonic() - began) * 1000
     sample_at = next_sample_at(cluster)

@@ -4,8 +4,8 @@ from django.contrib import admin
 from django.forms import ModelForm
 from django.http import HttpRequest
 
-from apps.clusters import actions
-from apps.clusters.models import CapacitySample, Cluster, Node, NodePool
+from apps.clusters import actions, settings_actions
+from apps.clusters.models import CapacitySample, Cluster, ClusterSettings, Node, NodePool
 from apps.core.administration import ActionAdmin, ReadOnlyAdmin
 
 
@@ -37,6 +37,45 @@ class ClusterAdmin(ActionAdmin):
     def save_model(self, request: HttpRequest, obj: Cluster, form: ModelForm, change: bool) -> None:
         values = {name: value for name, value in form.cleaned_data.items() if name != "name"}
         row, _ = actions.register(obj.name, values, actor=request.user)
+        obj.pk = row.pk
+        obj._state.adding = False
+
+
+@admin.register(ClusterSettings)
+class ClusterSettingsAdmin(ActionAdmin):
+    """Deleted, a cluster has the defaults again: all is off."""
+
+    app_actions = settings_actions
+    list_display = ("cluster", "max_disruption_ratio", "forecast_quantile", "updated_at")
+    fieldsets = (
+        (None, {"fields": ("cluster", "topology_levels")}),
+        (
+            "Kept free",
+            {"fields": ("spares", "reserves", ("forecast_quantile", "forecast_horizon_s"))},
+        ),
+        ("Disruption", {"fields": (("max_disruption_ratio", "terminating_timeout_s"),)}),
+        (
+            "Nodes that hurt jobs or leave",
+            {
+                "fields": (
+                    ("offender_faults", "offender_window_s", "offender_rest_s"),
+                    ("departure_notice_s", "bind_timeout_s"),
+                )
+            },
+        ),
+        ("History", {"fields": ("changes",)}),
+    )
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: ClusterSettings | None = None
+    ) -> tuple:
+        return self.readonly_fields if obj is None else ("cluster", *self.readonly_fields)
+
+    def save_model(
+        self, request: HttpRequest, obj: ClusterSettings, form: ModelForm, change: bool
+    ) -> None:
+        given = {name: form.cleaned_data[name] for name in self.written_fields}
+        row = settings_actions.put(obj.cluster, given, actor=request.user)
         obj.pk = row.pk
         obj._state.adding = False
 

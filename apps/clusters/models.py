@@ -1,10 +1,15 @@
-"""Clusters, and what was last observed on them."""
+"""Clusters, their settings, and what was last observed on them."""
 
 from __future__ import annotations
 
-from django.core.validators import RegexValidator
+import dataclasses
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
+
+from controlplane.engine import cluster_policy as engine
 
 # RFC 1123 label, as Kubernetes names most things; the name is part of URLs and stream events.
 cluster_name = RegexValidator(
@@ -53,6 +58,117 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+DEFAULTS = engine.ClusterPolicy()
+
+
+def seconds(name: str, text: str) -> models.FloatField:
+    return models.FloatField(default=getattr(DEFAULTS, name), help_text=f"Seconds. {text}")
+
+
+class ClusterSettings(models.Model):
+    """What an administrator sets for a whole cluster: the fields of `engine/cluster_policy.py`,
+    which also holds the validation. A cluster without a row has the defaults: all is off."""
+
+    cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, related_name="settings")
+    topology_levels = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Node labels from the widest to the narrowest, as a list, e.g. "
+        '["topology.kubernetes.io/block", "topology.kubernetes.io/rack"].',
+    )
+    spares = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Warm capacity for repairs that growth leaves free: accelerators by resource, "
+        'e.g. {"nvidia.com/gpu": 8}.',
+    )
+    reserves = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="The same for inflow of higher priority.",
+    )
+    forecast_quantile = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="Between 0 and 1: reserve what inflow of higher priority took in the recorded "
+        "weeks, at this quantile. Empty: off.",
+    )
+    forecast_horizon_s = seconds("forecast_horizon_s", "How far ahead that looks.")
+    max_disruption_ratio = models.FloatField(
+        default=DEFAULTS.max_disruption_ratio,
+        help_text="Most of a job's replicas that one cycle may reclaim, above 0; 1: no bound.",
+    )
+    terminating_timeout_s = seconds(
+        "terminating_timeout_s", "A pod that should have gone so long ago hangs, and is reported."
+    )
+    offender_faults = models.PositiveIntegerField(
+        default=DEFAULTS.offender_faults,
+        validators=[MaxValueValidator(engine.MOST_FAULTS)],
+        help_text="A node that hurt jobs so often within the window is avoided.",
+    )
+    offender_window_s = seconds("offender_window_s", "The window of those faults.")
+    offender_rest_s = seconds("offender_rest_s", "It is avoided for so long after the last.")
+    departure_notice_s = seconds(
+        "departure_notice_s", "A node that leaves within this gets no new pods."
+    )
+    bind_timeout_s = seconds(
+        "bind_timeout_s",
+        "A demand that fits and isn't bound for so long gives its place to others for a time.",
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ["cluster"]
+        verbose_name_plural = "cluster settings"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(forecast_quantile__isnull=True)
+                | Q(forecast_quantile__gt=0) & Q(forecast_quantile__lt=1),
+                name="cluster_settings_quantile",
+            ),
+            models.CheckConstraint(
+                condition=Q(max_disruption_ratio__gt=0) & Q(max_disruption_ratio__lte=1),
+                name="cluster_settings_disruption",
+            ),
+            models.CheckConstraint(
+                condition=Q(offender_faults__gte=1), name="cluster_settings_offender_faults"
+            ),
+            *(
+                models.CheckConstraint(
+                    condition=Q(**{f"{field}__gte": 0}), name=f"cluster_settings_{field}"
+                )
+                for field in engine.TIMES
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"Settings of {self.cluster}"
+
+    def clean(self) -> None:
+        """The engine's own validation. Raises ValidationError on the fields that are wrong."""
+        if not isinstance(self.topology_levels, list):
+            raise ValidationError({"topology_levels": "Give a list of node labels, [] for none."})
+        for name in ("spares", "reserves"):
+            if not isinstance(getattr(self, name), dict):
+                raise ValidationError({name: "Give {resource: accelerators}, {} for none."})
+        errors: dict[str, list[str]] = {}
+        for path, value, said in engine.problems_of(settings_to_engine(self)):
+            name, _, key = path.partition(".")
+            if value is not None:  # "this field is required" is said already
+                shown = f"{key}: {value!r}" if key else repr(value)
+                errors.setdefault(name, []).append(f"{shown} {said}.")
+        if errors:
+            raise ValidationError(errors)
+
+
+def settings_to_engine(row: ClusterSettings) -> engine.ClusterPolicy:
+    """The same settings as the engine's frozen dataclass."""
+    names = [field.name for field in dataclasses.fields(engine.ClusterPolicy)]
+    values = {name: getattr(row, name) for name in names}
+    values["topology_levels"] = tuple(values["topology_levels"])
+    return engine.ClusterPolicy(**values)
 
 
 class NodePool(models.Model):

@@ -10,8 +10,15 @@ from typing import Any, TypedDict
 from django.db.models import Count, Max, Q, QuerySet
 
 from apps.clusters.choices import CapacityState
-from apps.clusters.models import CapacitySample, Cluster, Node
+from apps.clusters.models import (
+    CapacitySample,
+    Cluster,
+    ClusterSettings,
+    Node,
+    settings_to_engine,
+)
 from apps.core import series
+from controlplane.engine.cluster_policy import ClusterPolicy
 
 # The loop accounts for a cluster at least every few seconds; silence for this long is not knowing.
 STALE_AFTER = timedelta(seconds=30)
@@ -35,6 +42,17 @@ def clusters() -> QuerySet[Cluster]:
     return Cluster.objects.annotate(
         node_count=Count("nodes", filter=Q(nodes__gone_at__isnull=True))
     ).order_by("name")
+
+
+def settings_of(cluster: Cluster) -> ClusterSettings:
+    """A cluster's settings; where it has none, the defaults, unsaved."""
+    row = ClusterSettings.objects.filter(cluster=cluster).first()
+    return row if row is not None else ClusterSettings(cluster=cluster)
+
+
+def cluster_policy(cluster: Cluster) -> ClusterPolicy:
+    """The same as the engine reads them, for a PolicySet."""
+    return settings_to_engine(settings_of(cluster))
 
 
 def live_nodes(cluster: Cluster) -> QuerySet[Node]:

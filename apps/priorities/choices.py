@@ -9,6 +9,15 @@ class PreemptionPolicy(models.TextChoices):
     PREEMPT_WHOLE = "PreemptWhole", "shrinks elastic jobs, then preempts whole jobs"
 
 
+class Objective(models.TextChoices):
+    """What a queue shares its accelerators by. The same values as the engine's own (a test holds
+    them together)."""
+
+    FAIR_SHARE = "fair_share", "fair share, by weight"
+    COMPLETION_TIME = "completion_time", "least time to completion"
+    THROUGHPUT = "throughput", "most throughput"
+
+
 class PrioritySource(models.TextChoices):
     """Where the class comes from; one from the cluster is read-only here."""
 

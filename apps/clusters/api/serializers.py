@@ -10,9 +10,12 @@ from rest_framework import serializers
 
 from apps.clusters import selectors
 from apps.clusters.choices import CapacityState
-from apps.clusters.models import Cluster, Node
+from apps.clusters.models import Cluster, ClusterSettings, Node
+from apps.clusters.settings_actions import FIELDS as SETTINGS
 from apps.core.api.ranges import SeriesQuerySerializer
 from apps.core.api.serializers import CountsField
+from controlplane.engine.cluster_policy import MOST_LEVELS
+from controlplane.engine.queues import MOST_QUOTA
 
 CapacityStatesSerializer = type(
     "CapacityStatesSerializer",
@@ -83,6 +86,36 @@ class ClusterDetailSerializer(ClusterSerializer):
         return CapacityNowSerializer(
             selectors.capacity_by_pool(cluster, self.now()), many=True
         ).data
+
+
+class AmountsField(serializers.DictField):
+    """{resource: accelerators}"""
+
+    child = serializers.IntegerField(min_value=0, max_value=MOST_QUOTA)
+
+
+class ClusterSettingsSerializer(serializers.ModelSerializer):
+    """What an administrator sets for the whole cluster; all is off by default."""
+
+    cluster = serializers.CharField(source="cluster.name", read_only=True)
+    topology_levels = serializers.ListField(
+        child=serializers.CharField(max_length=317),
+        required=False,
+        max_length=MOST_LEVELS,
+        help_text=ClusterSettings._meta.get_field("topology_levels").help_text,
+    )
+    spares = AmountsField(
+        required=False, help_text=ClusterSettings._meta.get_field("spares").help_text
+    )
+    reserves = AmountsField(
+        required=False, help_text=ClusterSettings._meta.get_field("reserves").help_text
+    )
+
+    class Meta:
+        model = ClusterSettings
+        fields = ["cluster", *SETTINGS, "updated_at"]
+        read_only_fields = ["updated_at"]
+        extra_kwargs = {"updated_at": {"allow_null": True}}
 
 
 class TaintSerializer(serializers.Serializer):

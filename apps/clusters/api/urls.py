@@ -1,7 +1,12 @@
 from django.urls import re_path
 from rest_framework.routers import SimpleRouter
 
-from apps.clusters.api.views import CLUSTER_NAME, ClusterViewSet, NodeViewSet
+from apps.clusters.api.views import (
+    CLUSTER_NAME,
+    ClusterSettingsView,
+    ClusterViewSet,
+    NodeViewSet,
+)
 
 router = SimpleRouter()
 router.register("clusters", ClusterViewSet, basename="clusters")
@@ -11,5 +16,10 @@ urlpatterns = [
         rf"^clusters/(?P<name>{CLUSTER_NAME})/nodes/$",
         NodeViewSet.as_view({"get": "list"}),
         name="clusters-nodes",
+    ),
+    re_path(
+        rf"^clusters/(?P<name>{CLUSTER_NAME})/settings/$",
+        ClusterSettingsView.as_view(),
+        name="clusters-settings",
     ),
 ]

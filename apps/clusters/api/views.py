@@ -6,21 +6,23 @@ import django_filters
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
-from rest_framework import mixins, viewsets
+from rest_framework import generics, mixins, viewsets
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.clusters import selectors
+from apps.clusters import selectors, settings_actions
 from apps.clusters.api.serializers import (
     CapacityQuerySerializer,
     CapacitySeriesSerializer,
     ClusterDetailSerializer,
     ClusterSerializer,
+    ClusterSettingsSerializer,
     NodeSerializer,
 )
-from apps.clusters.models import Cluster, Node
+from apps.clusters.models import Cluster, ClusterSettings, Node
 from apps.core.api.filters import StrictFilterSet
+from apps.core.api.permissions import ReadAllWriteWithPermission
 
 CLUSTER_NAME = r"[a-z0-9][-a-z0-9]*"
 
@@ -65,6 +67,31 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, viewsets.
                     ),
                 }
             ).data
+        )
+
+
+@extend_schema(tags=["policies"])
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="clusters_settings_retrieve",
+        summary="Settings of a cluster; the defaults where nothing was set",
+    ),
+    patch=extend_schema(
+        operation_id="clusters_settings_partial_update", summary="Change some settings"
+    ),
+)
+class ClusterSettingsView(generics.RetrieveUpdateAPIView):
+    http_method_names = ["get", "patch", "head", "options"]
+    queryset = ClusterSettings.objects.all()
+    serializer_class = ClusterSettingsSerializer
+    permission_classes = [ReadAllWriteWithPermission]
+
+    def get_object(self) -> ClusterSettings:
+        return selectors.settings_of(generics.get_object_or_404(Cluster, name=self.kwargs["name"]))
+
+    def perform_update(self, serializer: ClusterSettingsSerializer) -> None:
+        serializer.instance = settings_actions.put(
+            serializer.instance.cluster, serializer.validated_data, actor=self.request.user
         )
 
 

@@ -19,12 +19,15 @@ from apps.accounts import actions
 from controlplane.settings.environment import ROOT
 from tests.rows import (
     AT,
+    GPU,
     make_attempt,
     make_capacity,
     make_cluster,
+    make_cohort,
     make_command,
     make_job,
     make_policy_row,
+    make_queue,
     make_recovery,
     make_replica,
     make_user,
@@ -80,6 +83,8 @@ def filled(db: None, one_connection: None) -> str:
     make_recovery(make_attempt(job))
     make_command(job)
     make_capacity(cluster, AT)
+    make_queue(cluster, quotas={GPU: {"nominal": 8}})
+    make_cohort(cluster, quotas={GPU: 8})
     user = make_user("root", staff=True)
     user.is_superuser = True
     user.save()
