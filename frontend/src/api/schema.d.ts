@@ -89,6 +89,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/clusters/{name}/notices/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What an operator should know, from the last plan */
+        get: operations["clusters_notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/clusters/{name}/pending/": {
         parameters: {
             query?: never;
@@ -104,6 +121,98 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/pending/{kind}/{namespace}/{workload}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why one workload or pod waits, or has no more, from the last plan */
+        get: operations["clusters_why_pending"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/clusters/{name}/settings/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Settings of a cluster; the defaults where nothing was set */
+        get: operations["clusters_settings_retrieve"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** Change some settings */
+        patch: operations["clusters_settings_partial_update"];
+        trace?: never;
+    };
+    "/api/v1/cohorts/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What cohorts own themselves
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        get: operations["cohorts_list"];
+        put?: never;
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        post: operations["cohorts_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/cohorts/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        get: operations["cohorts_retrieve"];
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        put: operations["cohorts_update"];
+        post?: never;
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        delete: operations["cohorts_destroy"];
+        options?: never;
+        head?: never;
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        patch: operations["cohorts_partial_update"];
         trace?: never;
     };
     "/api/v1/decisions/": {
@@ -418,6 +527,63 @@ export interface paths {
         patch: operations["priority_classes_partial_update"];
         trace?: never;
     };
+    "/api/v1/queues/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Queues with their quotas
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        get: operations["queues_list"];
+        put?: never;
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        post: operations["queues_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/queues/{id}/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        get: operations["queues_retrieve"];
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        put: operations["queues_update"];
+        post?: never;
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        delete: operations["queues_destroy"];
+        options?: never;
+        head?: never;
+        /**
+         * @description `actions` is a module with create(values, actor), change(row, values, actor) and
+         *     delete(row, actor).
+         */
+        patch: operations["queues_partial_update"];
+        trace?: never;
+    };
     "/api/v1/session/": {
         parameters: {
             query?: never;
@@ -691,6 +857,97 @@ export interface components {
             last_observed_at: string | null;
             last_error: string;
         };
+        /** @description What an administrator sets for the whole cluster; all is off by default. */
+        ClusterSettings: {
+            readonly cluster: string;
+            /** @description Node labels from the widest to the narrowest, as a list, e.g. ["topology.kubernetes.io/block", "topology.kubernetes.io/rack"]. */
+            topology_levels?: string[];
+            /** @description Warm capacity for repairs that growth leaves free: accelerators by resource, e.g. {"nvidia.com/gpu": 8}. */
+            spares?: {
+                [key: string]: number;
+            };
+            /** @description The same for inflow of higher priority. */
+            reserves?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description Between 0 and 1: reserve what inflow of higher priority took in the recorded weeks, at this quantile. Empty: off.
+             */
+            forecast_quantile?: number | null;
+            /**
+             * Format: double
+             * @description Seconds. How far ahead that looks.
+             */
+            forecast_horizon_s?: number;
+            /**
+             * Format: double
+             * @description Most of a job's replicas that one cycle may reclaim, above 0; 1: no bound.
+             */
+            max_disruption_ratio?: number;
+            /**
+             * Format: double
+             * @description Seconds. A pod that should have gone so long ago hangs, and is reported.
+             */
+            terminating_timeout_s?: number;
+            /** @description A node that hurt jobs so often within the window is avoided. */
+            offender_faults?: number;
+            /**
+             * Format: double
+             * @description Seconds. The window of those faults.
+             */
+            offender_window_s?: number;
+            /**
+             * Format: double
+             * @description Seconds. It is avoided for so long after the last.
+             */
+            offender_rest_s?: number;
+            /**
+             * Format: double
+             * @description Seconds. A node that leaves within this gets no new pods.
+             */
+            departure_notice_s?: number;
+            /**
+             * Format: double
+             * @description Seconds. A demand that fits and isn't bound for so long gives its place to others for a time.
+             */
+            bind_timeout_s?: number;
+            /** Format: date-time */
+            readonly updated_at: string | null;
+        };
+        Cohort: {
+            readonly id: number;
+            /** @description Its name. */
+            cluster: string;
+            name: string;
+            description?: string;
+            /** @description What it owns beyond its queues, one a resource; those that are given replace all that there are. */
+            quotas?: components["schemas"]["CohortQuota"][];
+            /** Format: date-time */
+            readonly created_at: string;
+            /** Format: date-time */
+            readonly updated_at: string;
+        };
+        CohortQuota: {
+            /** @description Such as nvidia.com/gpu. */
+            resource: string;
+            /** @description Accelerators that it owns. */
+            nominal: number;
+        };
+        CohortQuotaRequest: {
+            /** @description Such as nvidia.com/gpu. */
+            resource: string;
+            /** @description Accelerators that it owns. */
+            nominal: number;
+        };
+        CohortRequest: {
+            /** @description Its name. */
+            cluster: string;
+            name: string;
+            description?: string;
+            /** @description What it owns beyond its queues, one a resource; those that are given replace all that there are. */
+            quotas?: components["schemas"]["CohortQuotaRequest"][];
+        };
         /** @description What carries a decision to the cluster; a `command` event carries the same. */
         Command: {
             /** Format: uuid */
@@ -716,7 +973,7 @@ export interface components {
             readonly finished_at: string | null;
         };
         /** @enum {string} */
-        CommandKind: "resize" | "admit";
+        CommandKind: "resize" | "admit" | "suspend";
         /** @enum {string} */
         CommandState: "pending" | "applying" | "applied" | "done" | "failed" | "timed_out" | "superseded" | "refused";
         DecidedJob: {
@@ -743,6 +1000,15 @@ export interface components {
                 [key: string]: number | string;
             };
             rejected: components["schemas"]["Rejection"][];
+            /** @description Replicas that its queue's objective gives it, where reckoned. */
+            share: number | null;
+            /**
+             * Format: double
+             * @description Relative gain in throughput of the change (or of the next size, if it stays), its pause paid for.
+             */
+            expected_gain: number | null;
+            /** @description The smallest set of changes found that would let it go on, if it waits. */
+            unblock: components["schemas"]["Reason"][];
             readonly command: components["schemas"]["Command"] | null;
         };
         ElasticityPolicy: {
@@ -1032,6 +1298,30 @@ export interface components {
             total: number;
             states: components["schemas"]["CapacityStates"] | null;
         };
+        /** @description Something that an operator should know. */
+        Notice: {
+            /** @description A node, pod or workload. */
+            subject: string;
+            code: string;
+            sentence: string;
+            numbers: {
+                [key: string]: number | string;
+            };
+        };
+        /** @description Notices of the last plan; `items` is null before the first plan. */
+        Notices: {
+            cluster: string;
+            plan: number | null;
+            /** Format: date-time */
+            planned_at: string | null;
+            /** Format: date-time */
+            last_seen_at: string | null;
+            /** Format: double */
+            age_s: number | null;
+            items: components["schemas"]["Notice"][] | null;
+        };
+        /** @enum {string} */
+        ObjectiveEnum: "fair_share" | "completion_time" | "throughput";
         PaginatedApiTokenList: {
             /**
              * Format: uri
@@ -1083,6 +1373,19 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["Cluster"][];
+        };
+        PaginatedCohortList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Cohort"][];
         };
         PaginatedDecisionList: {
             /**
@@ -1149,6 +1452,19 @@ export interface components {
             previous?: string | null;
             results: components["schemas"]["PriorityClass"][];
         };
+        PaginatedQueueList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["Queue"][];
+        };
         PaginatedRecoveryList: {
             /**
              * Format: uri
@@ -1174,6 +1490,69 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["Replica"][];
+        };
+        /** @description What an administrator sets for the whole cluster; all is off by default. */
+        PatchedClusterSettingsRequest: {
+            /** @description Node labels from the widest to the narrowest, as a list, e.g. ["topology.kubernetes.io/block", "topology.kubernetes.io/rack"]. */
+            topology_levels?: string[];
+            /** @description Warm capacity for repairs that growth leaves free: accelerators by resource, e.g. {"nvidia.com/gpu": 8}. */
+            spares?: {
+                [key: string]: number;
+            };
+            /** @description The same for inflow of higher priority. */
+            reserves?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description Between 0 and 1: reserve what inflow of higher priority took in the recorded weeks, at this quantile. Empty: off.
+             */
+            forecast_quantile?: number | null;
+            /**
+             * Format: double
+             * @description Seconds. How far ahead that looks.
+             */
+            forecast_horizon_s?: number;
+            /**
+             * Format: double
+             * @description Most of a job's replicas that one cycle may reclaim, above 0; 1: no bound.
+             */
+            max_disruption_ratio?: number;
+            /**
+             * Format: double
+             * @description Seconds. A pod that should have gone so long ago hangs, and is reported.
+             */
+            terminating_timeout_s?: number;
+            /** @description A node that hurt jobs so often within the window is avoided. */
+            offender_faults?: number;
+            /**
+             * Format: double
+             * @description Seconds. The window of those faults.
+             */
+            offender_window_s?: number;
+            /**
+             * Format: double
+             * @description Seconds. It is avoided for so long after the last.
+             */
+            offender_rest_s?: number;
+            /**
+             * Format: double
+             * @description Seconds. A node that leaves within this gets no new pods.
+             */
+            departure_notice_s?: number;
+            /**
+             * Format: double
+             * @description Seconds. A demand that fits and isn't bound for so long gives its place to others for a time.
+             */
+            bind_timeout_s?: number;
+        };
+        PatchedCohortRequest: {
+            /** @description Its name. */
+            cluster?: string;
+            name?: string;
+            description?: string;
+            /** @description What it owns beyond its queues, one a resource; those that are given replace all that there are. */
+            quotas?: components["schemas"]["CohortQuotaRequest"][];
         };
         PatchedElasticityPolicyRequest: {
             name?: string;
@@ -1229,6 +1608,36 @@ export interface components {
             preemption_policy?: components["schemas"]["PreemptionPolicy"];
             description?: string;
         };
+        PatchedQueueRequest: {
+            /** @description Its name. */
+            cluster?: string;
+            /** @description As jobs name it in the annotation concertina.dev/queue. */
+            name?: string;
+            description?: string;
+            /** @description Queues of one cohort lend to each other. Empty: neither lends nor borrows. */
+            cohort?: string;
+            /**
+             * Format: double
+             * @description Its part where several queues share: 2 gets twice what 1 gets.
+             */
+            weight?: number;
+            /** @description What its jobs share its accelerators by. */
+            objective?: components["schemas"]["ObjectiveEnum"];
+            /**
+             * Format: double
+             * @description Seconds. A job that can't start and has waited so long gets what comes free. Empty: what can run behind it always goes on.
+             */
+            reserve_after_s?: number | null;
+            /**
+             * Format: double
+             * @description 0 to 1: the part of its fair share below which a job's equals never take it. Empty: the objective alone decides.
+             */
+            share_floor?: number | null;
+            /** @description What it holds within its nominal quota isn't reclaimed for a higher priority of other queues. */
+            protect_nominal?: boolean;
+            /** @description One a resource; those that are given replace all that there are. */
+            quotas?: components["schemas"]["QueueQuotaRequest"][];
+        };
         /** @description Demand that waits, as the last plan saw it; `items` is null before the first plan. */
         Pending: {
             cluster: string;
@@ -1240,9 +1649,10 @@ export interface components {
             /** Format: double */
             age_s: number | null;
             items: components["schemas"]["PendingDemand"][] | null;
+            reservations: components["schemas"]["Reservation"][] | null;
         };
         PendingDemand: {
-            /** @description Job/namespace/name, or the pod's. */
+            /** @description Kind/namespace/name, or Pod/namespace/name. */
             workload: string;
             priority: number;
             pods: number;
@@ -1253,6 +1663,11 @@ export interface components {
             /** Format: date-time */
             since: string | null;
             reason: components["schemas"]["Reason"] | null;
+            /** @description Who could have given places and why each didn't; null where it was left out. */
+            rejected: components["schemas"]["Rejection"][] | null;
+            rejected_count: number;
+            /** @description The smallest set of changes found that would give it its places. */
+            unblock: components["schemas"]["Reason"][];
         };
         Plan: {
             readonly id: number;
@@ -1271,7 +1686,9 @@ export interface components {
             readonly lease_epoch: number;
             /** @description Its inputs were kept (plans with commands). */
             readonly replayable: boolean;
-            pending: components["schemas"]["PendingDemand"][];
+            readonly pending: components["schemas"]["PendingDemand"][];
+            reservations: components["schemas"]["Reservation"][];
+            notices: components["schemas"]["Notice"][];
             decisions: components["schemas"]["Decision"][];
         };
         /** @enum {string} */
@@ -1298,6 +1715,91 @@ export interface components {
         };
         /** @enum {string} */
         PrioritySource: "cluster" | "record";
+        Queue: {
+            readonly id: number;
+            /** @description Its name. */
+            cluster: string;
+            /** @description As jobs name it in the annotation concertina.dev/queue. */
+            name: string;
+            description?: string;
+            /** @description Queues of one cohort lend to each other. Empty: neither lends nor borrows. */
+            cohort?: string;
+            /**
+             * Format: double
+             * @description Its part where several queues share: 2 gets twice what 1 gets.
+             */
+            weight?: number;
+            /** @description What its jobs share its accelerators by. */
+            objective?: components["schemas"]["ObjectiveEnum"];
+            /**
+             * Format: double
+             * @description Seconds. A job that can't start and has waited so long gets what comes free. Empty: what can run behind it always goes on.
+             */
+            reserve_after_s?: number | null;
+            /**
+             * Format: double
+             * @description 0 to 1: the part of its fair share below which a job's equals never take it. Empty: the objective alone decides.
+             */
+            share_floor?: number | null;
+            /** @description What it holds within its nominal quota isn't reclaimed for a higher priority of other queues. */
+            protect_nominal?: boolean;
+            /** @description One a resource; those that are given replace all that there are. */
+            quotas?: components["schemas"]["QueueQuota"][];
+            /** Format: date-time */
+            readonly created_at: string;
+            /** Format: date-time */
+            readonly updated_at: string;
+        };
+        QueueQuota: {
+            /** @description Such as nvidia.com/gpu. */
+            resource: string;
+            /** @description Accelerators that it owns. */
+            nominal: number;
+            /** @description Most that it takes of its cohort beyond its own; empty: no limit. */
+            borrowing_limit?: number | null;
+            /** @description Most of its own that it lets its cohort use; empty: no limit. */
+            lending_limit?: number | null;
+        };
+        QueueQuotaRequest: {
+            /** @description Such as nvidia.com/gpu. */
+            resource: string;
+            /** @description Accelerators that it owns. */
+            nominal: number;
+            /** @description Most that it takes of its cohort beyond its own; empty: no limit. */
+            borrowing_limit?: number | null;
+            /** @description Most of its own that it lets its cohort use; empty: no limit. */
+            lending_limit?: number | null;
+        };
+        QueueRequest: {
+            /** @description Its name. */
+            cluster: string;
+            /** @description As jobs name it in the annotation concertina.dev/queue. */
+            name: string;
+            description?: string;
+            /** @description Queues of one cohort lend to each other. Empty: neither lends nor borrows. */
+            cohort?: string;
+            /**
+             * Format: double
+             * @description Its part where several queues share: 2 gets twice what 1 gets.
+             */
+            weight?: number;
+            /** @description What its jobs share its accelerators by. */
+            objective?: components["schemas"]["ObjectiveEnum"];
+            /**
+             * Format: double
+             * @description Seconds. A job that can't start and has waited so long gets what comes free. Empty: what can run behind it always goes on.
+             */
+            reserve_after_s?: number | null;
+            /**
+             * Format: double
+             * @description 0 to 1: the part of its fair share below which a job's equals never take it. Empty: the objective alone decides.
+             */
+            share_floor?: number | null;
+            /** @description What it holds within its nominal quota isn't reclaimed for a higher priority of other queues. */
+            protect_nominal?: boolean;
+            /** @description One a resource; those that are given replace all that there are. */
+            quotas?: components["schemas"]["QueueQuotaRequest"][];
+        };
         Reason: {
             code: string;
             sentence: string;
@@ -1365,6 +1867,17 @@ export interface components {
             node: string;
             phase: components["schemas"]["ReplicaPhase"];
             ready: boolean;
+        };
+        /** @description Places kept for a demand that has waited long. */
+        Reservation: {
+            demand: string;
+            priority: number;
+            /** @description {node: {resource: accelerators}} */
+            nodes: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
         };
         ResetEvent: {
             reason: string;
@@ -1487,6 +2000,24 @@ export interface components {
             readonly is_staff: boolean;
             /** @description Such as training.inject_fault or elasticity.change_elasticitypolicy. */
             readonly permissions: string[];
+        };
+        /** @description Why one workload or pod waits, or has no more: from the last plan, nothing is planned. */
+        WhyPending: {
+            cluster: string;
+            plan: number | null;
+            /** Format: date-time */
+            planned_at: string | null;
+            /** Format: date-time */
+            last_seen_at: string | null;
+            /** Format: double */
+            age_s: number | null;
+            workload: string;
+            waits: boolean;
+            /** @description What of it waits: a job's minimum and what is above it are two. */
+            items: components["schemas"]["PendingDemand"][];
+            reservations: components["schemas"]["Reservation"][];
+            /** @description The newest decision, for a managed job: why it has no more. */
+            decision: components["schemas"]["Decision"] | null;
         };
     };
     responses: never;
@@ -1674,7 +2205,7 @@ export interface operations {
             };
         };
     };
-    clusters_pending: {
+    clusters_notices: {
         parameters: {
             query?: never;
             header?: never;
@@ -1690,7 +2221,330 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/json": components["schemas"]["Notices"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    clusters_pending: {
+        parameters: {
+            query?: {
+                /** @description With the rejected candidates of each; false leaves them out, where much waits. */
+                rejected?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
                     "application/json": components["schemas"]["Pending"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    clusters_why_pending: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                kind: string;
+                namespace: string;
+                workload: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhyPending"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    clusters_settings_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterSettings"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    clusters_settings_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedClusterSettingsRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClusterSettings"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    cohorts_list: {
+        parameters: {
+            query?: {
+                cluster?: string;
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedCohortList"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    cohorts_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CohortRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cohort"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    cohorts_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cohort"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    cohorts_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CohortRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cohort"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    cohorts_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    cohorts_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedCohortRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cohort"];
                 };
             };
             /** @description An error, with its reasons */
@@ -2457,6 +3311,199 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PriorityClass"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    queues_list: {
+        parameters: {
+            query?: {
+                cluster?: string;
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedQueueList"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    queues_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueueRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    queues_retrieve: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    queues_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueueRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    queues_destroy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No response body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    queues_partial_update: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedQueueRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Queue"];
                 };
             };
             /** @description An error, with its reasons */
