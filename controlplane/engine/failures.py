@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from controlplane.engine.jobs import Job
 from controlplane.engine.placement import Capacity
-from controlplane.engine.reasons import ReasonCode, because
+from controlplane.engine.reasons import Reason, ReasonCode, because
 
 
 def note_shortage(job: Job, now: float) -> None:
@@ -52,6 +54,36 @@ def largest_held(job: Job) -> int | None:
     """
     held = job.running() + job.completed()
     size = max((size for size in job.sizes if size <= held), default=None)
-    if size is None or any(index < size for index in job.stuck()):
+    if size is None or any(index < size for index in job.replicas.stuck):
         return None
     return size
+
+
+def shrink_before_departure(job: Job, closed: Mapping[str, Reason], capacity: Capacity) -> None:
+    """Replicas on nodes that are about to leave go before the node does, where the job can give
+    them up: a resize at a step boundary instead of a fault. They must be the last ones, since
+    those are what a shrink takes."""
+    if job.fixed is not None or job.policy is None or job.workload.suspended or job.changed:
+        return
+    size, nodes = job.target, set()
+    while size > job.minimum and (there := _departing(job, size - 1, closed)):
+        nodes |= there
+        size -= 1
+    kept = min((s for s in job.sizes if s >= size), default=job.target)
+    if not nodes or kept >= job.target:
+        return
+    job.reason = because(
+        ReasonCode.SHRINKS_BEFORE_DEPARTURE,
+        from_=job.target,
+        to=kept,
+        nodes=", ".join(sorted(nodes)),
+    )
+    job.shrink_to(kept, capacity)
+
+
+def _departing(job: Job, index: int, closed: Mapping[str, Reason]) -> set[str]:
+    """Nodes that are about to leave and hold pods of a replica."""
+    nodes = {pod.node for pod in job.replicas.standing.get(index, ()) if pod.node is not None}
+    return {
+        node for node in nodes if node in closed and closed[node].code is ReasonCode.NODE_DEPARTS
+    }

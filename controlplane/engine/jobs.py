@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from controlplane.engine.accounting import pods_by_workload
 from controlplane.engine.decisions import Rejection
-from controlplane.engine.placement import (
-    ENDED,
-    Capacity,
-    PodShape,
-    by_replica,
-    holds,
-    shape_of,
-)
+from controlplane.engine.placement import Capacity, PodShape
 from controlplane.engine.policy import ElasticityPolicy, PolicySet, valid_sizes, validate
 from controlplane.engine.reasons import Reason, ReasonCode, because
+from controlplane.engine.replicas import Replicas
+from controlplane.engine.schedules import bounds_at, next_change
 from controlplane.engine.snapshot import (
     ClusterSnapshot,
     History,
@@ -27,32 +20,58 @@ from controlplane.engine.snapshot import (
     TrainerReport,
     Workload,
 )
-from controlplane.engine.types import PodPhase, WorkloadKey
+from controlplane.engine.topology import Within
+from controlplane.engine.types import WorkloadKey
+
+_NO_HISTORY = History()
 
 
 @dataclass(slots=True, eq=False)
 class Job:
     """`target`: replicas that this cycle gives it. `fixed`: why its size may not change in this
-    cycle. `policy` and `sizes` are empty for a job that can't be planned; `shape` is each pod's."""
+    cycle. `policy` and `sizes` are empty for a job that can't be planned; `policy` holds the bounds
+    of the window of its schedule that `window` names. `share`: what the objective gives it."""
 
     workload: Workload
-    shape: PodShape
+    replicas: Replicas
     policy: ElasticityPolicy | None
     sizes: tuple[int, ...]
-    pods: tuple[Pod, ...]
     history: History
     report: TrainerReport | None
     in_flight: InFlight | None
     target: int
+    window: str | None = None
     fixed: Reason | None = None
     reason: Reason | None = None
     rejected: list[Rejection] = field(default_factory=list)
     growth_wanted_since: float | None = None
     short_since: float | None = None
+    share: int | None = None
+    expected_gain: float | None = None
+    within: Within | None = None
+    name: str = ""
+
+    @property
+    def key(self) -> WorkloadKey:
+        return self.workload.key
+
+    @property
+    def shape(self) -> PodShape:
+        return self.replicas.shape
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        return self.replicas.pods
 
     @property
     def pods_per_replica(self) -> int:
         return self.workload.shape.pods_per_replica
+
+    @property
+    def accelerators(self) -> tuple[str, int]:
+        """The accelerator that a replica asks for, and how many."""
+        name, n = (self.shape.accelerators or (("accelerators", 0),))[0]
+        return name, n * self.pods_per_replica
 
     @property
     def changed(self) -> bool:
@@ -73,33 +92,10 @@ class Job:
         return self.sizes[at - 1] if at else None
 
     def running(self) -> int:
-        """Replicas below the target whose pods are all ready, none leaving."""
-        ready = [pod for pod in self.pods if pod.ready and not pod.deleting]
-        return sum(
-            1
-            for index, pods in by_replica(ready).items()
-            if index < self.workload.granted and len(pods) >= self.pods_per_replica
-        )
+        return self.replicas.running
 
     def completed(self) -> int:
-        """Replicas below the granted size whose pods have all succeeded."""
-        done = Counter(pod.replica_index for pod in self.pods if pod.phase is PodPhase.SUCCEEDED)
-        return sum(
-            1
-            for index, pods in done.items()
-            if index is not None and index < self.workload.granted and pods >= self.pods_per_replica
-        )
-
-    def stuck(self) -> list[int]:
-        """Indexes of granted replicas that don't run though every pod of theirs has a place: no
-        capacity helps them."""
-        found = []
-        for index, pods in by_replica(self.pods).items():
-            placed = [pod for pod in pods if holds(pod) and not pod.deleting]
-            ready = sum(pod.ready for pod in placed)
-            if len(placed) >= self.pods_per_replica > ready and index < self.workload.granted:
-                found.append(index)
-        return found
+        return self.replicas.completed
 
     def shrink_to(self, size: int, capacity: Capacity) -> None:
         """The target falls; the places of the pods that leave are free later."""
@@ -110,74 +106,117 @@ class Job:
     def freed_by(self, before: int, after: int) -> list[Pod]:
         """Pods that leave when the job goes from one size to a lower one. Those beyond what is
         granted leave anyway, and count already (`lifecycle.release_leaving`)."""
-        bound = min(before, self.workload.granted)
-        return [pod for pod in self.leaving(after) if (pod.replica_index or 0) < bound]
+        return self.replicas.between(min(before, self.workload.granted), after)
 
-    def leaving(self, size: int) -> tuple[Pod, ...]:
+    def leaving(self, size: int) -> list[Pod]:
         """The pods that go when the job shrinks to `size`, in the order in which they go: an
         Indexed Job gives up its highest indexes (KEP-3715)."""
-        pods = [
-            pod
-            for pod in self.pods
-            if pod.phase not in ENDED and not pod.deleting and (pod.replica_index or 0) >= size
+        return self.replicas.leaving(size)
+
+
+class Rules:
+    """Every elasticity policy as it holds at `now`, worked out once a cycle: the bounds of its
+    schedule, its valid sizes, or what is wrong with it."""
+
+    def __init__(self, policies: PolicySet, now: float) -> None:
+        self._policies, self._now = policies, now
+        self._found: dict[str, Rule] = {}
+
+    def of(self, workload: Workload) -> Rule:
+        """The rule for a workload, or why it can't be resized."""
+        if workload.finished:
+            return Rule(problem=because(ReasonCode.FINISHED))
+        if not workload.policy:
+            return Rule(problem=because(ReasonCode.NOT_ELASTIC))
+        found = self._found.get(workload.policy)
+        if found is None:
+            found = self._found[workload.policy] = self._rule(workload.policy)
+        return found
+
+    def next_change(self) -> float | None:
+        """When the bounds of one of the policies that were asked for change next."""
+        changes = [
+            next_change(rule.policy, self._now)
+            for rule in self._found.values()
+            if rule.policy is not None and rule.policy.schedule
         ]
-        return tuple(sorted(pods, key=lambda p: (-(p.replica_index or 0), p.name)))
+        return min((at for at in changes if at is not None), default=None)
+
+    def _rule(self, name: str) -> Rule:
+        policy = self._policies.get(name)
+        if policy is None:
+            return Rule(problem=because(ReasonCode.POLICY_NOT_FOUND, policy=name))
+        errors = validate(policy)
+        if errors:
+            return Rule(
+                problem=because(
+                    ReasonCode.POLICY_INVALID,
+                    policy=policy.name,
+                    field=errors[0].field,
+                    problem=errors[0].message,
+                )
+            )
+        window, bounded = bounds_at(policy, self._now) if policy.schedule else (None, policy)
+        return Rule(bounded, valid_sizes(bounded), window)
 
 
-def load_jobs(snapshot: ClusterSnapshot, policies: PolicySet) -> list[Job]:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A policy with the bounds that hold now, its valid sizes and the window of its schedule; or
+    the problem with it."""
+
+    policy: ElasticityPolicy | None = None
+    sizes: tuple[int, ...] = ()
+    window: str | None = None
+    problem: Reason | None = None
+
+
+def load_jobs(
+    snapshot: ClusterSnapshot,
+    rules: Rules,
+    replicas_of: Callable[[Workload], Replicas],
+    domain_of: Callable[[Workload, Replicas], str | None] = lambda workload, replicas: None,
+) -> list[Job]:
     """Every managed workload as a job, in order of priority, age and name."""
-    pods = pods_by_workload(snapshot)
     flights = {flight.workload: flight for flight in snapshot.in_flight}
     ordered = sorted(
         (w for w in snapshot.workloads if w.managed),
         key=lambda w: (-w.priority, w.created_at, w.key),
     )
-    return [_job(snapshot, policies, w, pods.get(w.key, ()), flights) for w in ordered]
+    jobs = []
+    for workload in ordered:
+        replicas = replicas_of(workload)
+        job = _job(snapshot, rules.of(workload), workload, replicas, flights.get(workload.key))
+        if workload.shape.topology:
+            job.within = Within(
+                workload.shape.topology,
+                workload.shape.topology_required,
+                domain_of(workload, replicas),
+            )
+        jobs.append(job)
+    return jobs
 
 
 def _job(
     snapshot: ClusterSnapshot,
-    policies: PolicySet,
+    rule: Rule,
     workload: Workload,
-    pods: Iterable[Pod],
-    flights: Mapping[WorkloadKey, InFlight],
+    replicas: Replicas,
+    flight: InFlight | None,
 ) -> Job:
-    policy, problem = usable_policy(workload, policies)
-    flight = flights.get(workload.key)
     job = Job(
         workload=workload,
-        shape=shape_of(workload.shape),
-        policy=policy,
-        sizes=valid_sizes(policy) if policy else (),
-        pods=tuple(pods),
-        history=snapshot.history.get(workload.key, History()),
+        replicas=replicas,
+        policy=rule.policy,
+        sizes=rule.sizes,
+        history=snapshot.history.get(workload.key, _NO_HISTORY),
         report=snapshot.reports.get(workload.key),
         in_flight=flight,
         target=flight.to_replicas if flight else workload.granted,
-        fixed=problem,
+        window=rule.window,
+        fixed=rule.problem,
+        name=str(workload.key),
     )
-    if flight and not problem:
+    if flight and rule.problem is None:
         job.fixed = because(ReasonCode.IN_FLIGHT, from_=flight.from_replicas, to=flight.to_replicas)
     return job
-
-
-def usable_policy(
-    workload: Workload, policies: PolicySet
-) -> tuple[ElasticityPolicy | None, Reason | None]:
-    """The job's policy, or why it can't be resized."""
-    if workload.finished:
-        return None, because(ReasonCode.FINISHED)
-    if not workload.policy:
-        return None, because(ReasonCode.NOT_ELASTIC)
-    policy = policies.get(workload.policy)
-    if policy is None:
-        return None, because(ReasonCode.POLICY_NOT_FOUND, policy=workload.policy)
-    errors = validate(policy)
-    if errors:
-        return None, because(
-            ReasonCode.POLICY_INVALID,
-            policy=policy.name,
-            field=errors[0].field,
-            problem=errors[0].message,
-        )
-    return policy, None

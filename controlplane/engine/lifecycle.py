@@ -13,6 +13,9 @@ from controlplane.engine.ordering import Demand, DemandKind
 from controlplane.engine.placement import Capacity
 from controlplane.engine.reasons import Reason, ReasonCode, because
 
+#: a start that would find room, and still doesn't get it
+HELD_BACK = (ReasonCode.WAITS_FOR_QUOTA, ReasonCode.BIND_BACK_OFF)
+
 
 def release_leaving(jobs: Iterable[Job], capacity: Capacity) -> None:
     """Replicas beyond what is granted leave, though nothing shows it yet."""
@@ -30,9 +33,15 @@ def to_valid_size(job: Job, capacity: Capacity) -> None:
     lower = job.lower_size()
     if job.target in job.sizes or lower is None:
         return
-    job.reason = because(
-        ReasonCode.SHRINKS_TO_POLICY, from_=job.target, to=lower, policy=job.policy.name
-    )
+    if job.window is not None and job.target > job.sizes[-1]:
+        job.reason = because(
+            ReasonCode.SHRINKS_TO_SCHEDULE,
+            from_=job.target, to=lower, window=job.window, max=job.policy.max_replicas,
+        )  # fmt: skip
+    else:
+        job.reason = because(
+            ReasonCode.SHRINKS_TO_POLICY, from_=job.target, to=lower, policy=job.policy.name
+        )
     job.shrink_to(lower, capacity)
 
 
@@ -45,7 +54,7 @@ def answer(job: Job, demand: Demand, *, at_once: bool, reason: Reason) -> None:
         return
     if job.fixed is not None:
         return
-    if not at_once:
+    if not at_once or reason.code in HELD_BACK:
         waits = because(ReasonCode.WAITS_FOR_MINIMUM, min=job.minimum)
         job.reason = waits if reason.code is ReasonCode.NO_CAPACITY else reason
         return

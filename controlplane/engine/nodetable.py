@@ -15,14 +15,15 @@ Mask = npt.NDArray[np.bool_]
 
 
 class NodeTable:
-    """Nodes by name; `allocatable`: resource -> column. `closed`: nodes that get nothing new
-    (about to leave, repeat offenders). Read-only: `replaced` gives a new one."""
+    """Nodes by name; `allocatable`: resource -> column. Read-only: `replaced` gives a new one."""
 
-    def __init__(self, nodes: Iterable[Node], closed: Iterable[str] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = sorted(nodes, key=lambda node: node.name)
         self.names = [node.name for node in self.nodes]
         self.position = {name: i for i, name in enumerate(self.names)}
-        self.closed = frozenset(closed)
+        self.usable: Mask = np.fromiter(
+            (node.ready and not node.unschedulable for node in self.nodes), bool, len(self.nodes)
+        )
         self.allocatable: dict[str, Column] = {}
         for resource in sorted({name for node in self.nodes for name in node.allocatable}):
             self.allocatable[resource] = np.array(
@@ -43,9 +44,7 @@ class NodeTable:
         """Nodes that may take new pods of a shape, whatever room they have."""
         found = self._open.get(shape.wishes)
         if found is None:
-            mask = np.fromiter(
-                (self._opens(node, shape) for node in self.nodes), bool, len(self.nodes)
-            )
+            mask = np.fromiter((accepts(node, shape) for node in self.nodes), bool, len(self.nodes))
             found = self._open[shape.wishes] = (shape, mask)
         return found[1]
 
@@ -67,9 +66,11 @@ class NodeTable:
         """The table with some rows changed; the nodes' names stay."""
         table = NodeTable.__new__(NodeTable)
         table.nodes = list(self.nodes)
-        table.names, table.position, table.closed = self.names, self.position, self.closed
+        table.names, table.position = self.names, self.position
+        table.usable = self.usable.copy()
         for i, node in changed.items():
             table.nodes[i] = node
+            table.usable[i] = node.ready and not node.unschedulable
         resources = {name for node in changed.values() for name in node.allocatable}
         table.allocatable = {
             resource: self.column(resource).copy()
@@ -82,11 +83,8 @@ class NodeTable:
         for wishes, (shape, mask) in self._open.items():
             mask = mask.copy()
             for i, node in changed.items():
-                mask[i] = table._opens(node, shape)
+                mask[i] = accepts(node, shape)
             table._open[wishes] = (shape, mask)
         same_labels = all(self.nodes[i].labels == node.labels for i, node in changed.items())
         table._domains = self._domains if same_labels else {}
         return table
-
-    def _opens(self, node: Node, shape: PodShape) -> bool:
-        return node.name not in self.closed and accepts(node, shape)

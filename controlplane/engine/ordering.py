@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from controlplane.engine.accounting import missing_pods
 from controlplane.engine.jobs import Job
 from controlplane.engine.placement import ENDED, PodShape, place_of, shape_of
-from controlplane.engine.snapshot import ClusterSnapshot, Pod
-from controlplane.engine.types import WorkloadKey
+from controlplane.engine.policy import PolicySet
+from controlplane.engine.snapshot import Pod
+from controlplane.engine.topology import Within
+from controlplane.engine.types import ReclaimPolicy, WorkloadKey
 
 
 class DemandKind(IntEnum):
@@ -27,7 +28,8 @@ class DemandKind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Demand:
     """`units` groups of `pods_per_unit` pods; the pods of one unit only help together. `reclaims`:
-    whether it may take from elastic jobs of lower priority. `job`: whose replicas these are."""
+    what it may take from others of lower priority. `job`: whose replicas these are. `queue`: whose
+    quota they count against, "" for none."""
 
     kind: DemandKind
     name: str
@@ -37,50 +39,79 @@ class Demand:
     shape: PodShape
     pods_per_unit: int
     units: int
-    reclaims: bool
+    reclaims: ReclaimPolicy
+    priority_class: str = ""
     job: Job | None = None
+    queue: str = ""
+    within: Within | None = None
+    #: replicas that the job was granted beyond its minimum: they only take what is free
+    above_minimum: bool = False
 
     @property
     def order(self) -> tuple[int, int, float, str]:
         return (-self.priority, self.kind, self.since, self.name)
 
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """What decides whether it can be served: a demand like one that couldn't be isn't tried
+        again in the same cycle (kueue 9715)."""
+        topology = self.within if self.within is None or self.within.required else None
+        return (
+            self.shape, self.pods_per_unit, self.priority, self.reclaims, self.queue, topology,
+        )  # fmt: skip
 
-def demands(snapshot: ClusterSnapshot, jobs: Iterable[Job]) -> list[Demand]:
-    """Everything that waits, in the order in which it is served."""
+    @property
+    def accelerator(self) -> tuple[str, int]:
+        """The accelerator that a pod of it asks for, and how many."""
+        return (self.shape.accelerators or (("accelerators", 0),))[0]
+
+
+def demands(waiting: Iterable[Pod], jobs: Iterable[Job], policies: PolicySet) -> list[Demand]:
+    """Everything that waits, in the order in which it is served. `waiting`: pods that no node has
+    taken."""
     jobs = list(jobs)
-    planned = {job.workload.key for job in jobs if job.policy is not None}
-    found = [*_pending_pods(snapshot, planned)]
+    planned = {job.key for job in jobs if job.policy is not None}
+    found = [*_pending_pods(waiting, planned, policies)]
     for job in jobs:
-        found.extend(_of_job(job))
+        found.extend(_of_job(job, policies))
     return sorted(found, key=lambda demand: demand.order)
 
 
-def _pending_pods(snapshot: ClusterSnapshot, planned: set[WorkloadKey]) -> Iterable[Demand]:
-    """Pods that no node has taken and that ask for accelerators, equal ones together. Those of a
-    job that is planned are counted by its replicas instead."""
+def waits(pod: Pod) -> bool:
+    """Whether no node has taken the pod yet."""
+    return not (pod.deleting or place_of(pod) or pod.phase in ENDED)
+
+
+def _pending_pods(
+    waiting: Iterable[Pod], planned: set[WorkloadKey], policies: PolicySet
+) -> Iterable[Demand]:
+    """Pods that ask for accelerators, equal ones together. Those of a job that is planned are
+    counted by its replicas instead."""
     groups: dict[tuple[str, int, PodShape], list[Pod]] = defaultdict(list)
-    for pod in snapshot.pods:
-        if pod.phase in ENDED or pod.deleting or place_of(pod) or pod.workload in planned:
+    for pod in waiting:
+        if pod.workload in planned:
             continue
         shape = shape_of(pod)
         if shape.accelerators:
             name = str(pod.workload or WorkloadKey("Pod", pod.namespace, pod.name))
             groups[name, pod.priority, shape].append(pod)
     for (name, priority, shape), pods in groups.items():
+        first = min(pods, key=lambda pod: (pod.created_at, pod.name))
         yield Demand(
             kind=DemandKind.PENDING,
             name=name,
-            workload=pods[0].workload,
+            workload=first.workload,
             priority=priority,
-            since=min(pod.created_at for pod in pods),
+            since=first.created_at,
             shape=shape,
             pods_per_unit=1,
             units=len(pods),
-            reclaims=True,
+            reclaims=policies.reclaim_policy(first.priority_class),
+            priority_class=first.priority_class,
         )
 
 
-def _of_job(job: Job) -> Iterable[Demand]:
+def _of_job(job: Job, policies: PolicySet) -> Iterable[Demand]:
     """What a job needs before anything grows: its minimum, then what it was granted.
 
     A job that isn't there yet, or has less than its minimum, gets all that it misses or nothing:
@@ -89,12 +120,16 @@ def _of_job(job: Job) -> Iterable[Demand]:
     if job.policy is None:
         return
     for_minimum, above = missing_replicas(job)
+    if not for_minimum and not above:
+        return
+    may = policies.reclaim_policy(job.workload.priority_class)
     if starts(job):
-        yield _demand(job, DemandKind.START, for_minimum * job.pods_per_replica, 1, True)
+        yield _demand(job, DemandKind.START, for_minimum * job.pods_per_replica, 1, may)
     elif for_minimum:
-        yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, for_minimum, True)
+        yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, for_minimum, may)
     if above:
-        yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, above, False)
+        never = ReclaimPolicy.NEVER
+        yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, above, never, above=True)
 
 
 def starts(job: Job) -> bool:
@@ -106,10 +141,12 @@ def starts(job: Job) -> bool:
 
 def missing_replicas(job: Job) -> tuple[int, int]:
     """Replicas without a place: those that the minimum needs, and those above it."""
-    suspended = job.workload.suspended and job.in_flight is None
-    target = job.minimum if suspended else max(job.target, job.minimum)
-    pods = {job.workload.key: () if suspended else job.pods}
-    missing = -(-missing_pods(job.workload, target, pods) // job.pods_per_replica)
+    if job.in_flight is not None and job.in_flight.to_replicas == 0:
+        return 0, 0
+    if job.workload.suspended and job.in_flight is None:
+        return job.minimum, 0
+    target = max(job.target, job.minimum)
+    missing = -(-job.replicas.missing_pods(target) // job.pods_per_replica)
     for_minimum = max(0, missing - (target - job.minimum))
     return for_minimum, missing - for_minimum
 
@@ -118,20 +155,32 @@ def units_left(demand: Demand) -> int:
     """Units that a demand still needs: a job's target may have fallen since it was listed."""
     if demand.job is None or demand.kind is DemandKind.START:
         return demand.units
-    return min(demand.units, missing_replicas(demand.job)[0 if demand.reclaims else 1])
+    return min(demand.units, missing_replicas(demand.job)[1 if demand.above_minimum else 0])
 
 
-def _demand(job: Job, kind: DemandKind, pods: int, units: int, reclaims: bool) -> Demand:
+def _demand(
+    job: Job,
+    kind: DemandKind,
+    pods: int,
+    units: int,
+    reclaims: ReclaimPolicy,
+    *,
+    above: bool = False,
+) -> Demand:
     since = job.history.short_since
     return Demand(
         kind=kind,
-        name=str(job.workload.key),
-        workload=job.workload.key,
+        name=job.name,
+        workload=job.key,
         priority=job.workload.priority,
         since=job.workload.created_at if since is None else since,
         shape=job.shape,
         pods_per_unit=pods,
         units=units,
         reclaims=reclaims,
+        priority_class=job.workload.priority_class,
         job=job,
+        queue=job.workload.queue,
+        within=job.within,
+        above_minimum=above,
     )

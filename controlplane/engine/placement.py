@@ -81,10 +81,16 @@ class Capacity:
         nodes: Iterable[Node] | NodeTable,
         pods: Iterable[Pod] = (),
         *,
+        closed: Iterable[str] = (),
         ledgers: tuple[Ledger, Ledger] | None = None,
     ) -> None:
+        """`closed`: nodes that get nothing new, though Kubernetes would take it."""
         self.table = nodes if isinstance(nodes, NodeTable) else NodeTable(nodes)
         self._now, self._later = ledgers or ledgers_of(self.table, pods)
+        self._usable = self.table.usable.copy()
+        for name in closed:
+            if name in self.table.position:
+                self._usable[self.table.position[name]] = False
         self._log: list[tuple[int, Column, int]] = []
         #: positions of nodes in the order in which they changed; a view knows how far it has read
         self._changes: list[int] = []
@@ -93,7 +99,7 @@ class Capacity:
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, closed: Iterable[str] = ()) -> Capacity:
         """Free capacity of a snapshot; pods with a deletion timestamp are leaving."""
-        return cls(NodeTable(snapshot.nodes, closed), snapshot.pods)
+        return cls(snapshot.nodes, snapshot.pods, closed=closed)
 
     # -- taking and giving -------------------------------------------------------------------
 
@@ -109,6 +115,16 @@ class Capacity:
     ) -> tuple[str, ...] | None:
         """Places that will be free once what leaves has left."""
         return self._take(shape, pods, within, later=True)
+
+    def take_at(self, shape: PodShape, where: Mask) -> bool:
+        """A place for one pod that will be free on one of some nodes; False if there is none."""
+        fits = np.where(where, self._view(shape, later=True).fits, 0)
+        if not fits.any():
+            return False
+        ((i, _),) = self._best(shape, fits, 1, self._later)
+        for name, amount in shape.requests:
+            self._change(i, self._later[name], -amount)
+        return True
 
     def release(self, pod: Pod) -> None:
         """The pod will leave: its place is free later."""
@@ -127,6 +143,10 @@ class Capacity:
 
     # -- asking ------------------------------------------------------------------------------
 
+    def open_to(self, shape: PodShape) -> Mask:
+        """Nodes that may get new pods of a shape, whatever room they have."""
+        return self.table.open_to(shape) & self._usable
+
     def fits(self, shape: PodShape, *, later: bool) -> Column:
         """Pods of a shape that each node still takes (to be read, not written)."""
         return self._view(shape, later=later).fits
@@ -138,10 +158,7 @@ class Capacity:
     def free(self, resource: str) -> int:
         """Accelerators that are free now and later on nodes that take new pods at all."""
         both = np.minimum(self._column(self._now, resource), self._column(self._later, resource))
-        usable = np.fromiter(
-            (n.ready and not n.unschedulable for n in self.table.nodes), bool, len(self.table)
-        )
-        return int(np.maximum(both, 0)[usable].sum())
+        return int(np.maximum(both, 0)[self._usable].sum())
 
     # -- marks -------------------------------------------------------------------------------
 
@@ -207,7 +224,7 @@ class Capacity:
             for ledger in ledgers:
                 for name, _ in shape.requests:
                     self._column(ledger, name)
-            view = _View(shape, ledgers, self.table.open_to(shape))
+            view = _View(shape, ledgers, self.open_to(shape))
         else:
             view, seen = found
             if seen == len(self._changes):

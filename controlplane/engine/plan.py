@@ -5,22 +5,37 @@ The steps of DESIGN.md, Planning, in their order: each is a function that can be
 
 from __future__ import annotations
 
-from controlplane.engine.accounting import account
+from collections.abc import Iterable
+
 from controlplane.engine.commands import Command, CommandKind
-from controlplane.engine.decisions import Decision, PendingDemand, Plan, Rejection
-from controlplane.engine.elasticity import grow
-from controlplane.engine.failures import note_shortage, shrink_after_fault
-from controlplane.engine.jobs import Job, load_jobs
+from controlplane.engine.damping import bind_check_at, flaps
+from controlplane.engine.decisions import (
+    Decision,
+    Notice,
+    PendingDemand,
+    Plan,
+    Rejection,
+    Reservation,
+)
+from controlplane.engine.elasticity import Growth
+from controlplane.engine.failures import (
+    note_shortage,
+    shrink_after_fault,
+    shrink_before_departure,
+)
+from controlplane.engine.index import Index
+from controlplane.engine.jobs import Job, Rules, load_jobs
 from controlplane.engine.lifecycle import release_leaving, to_valid_size
-from controlplane.engine.ordering import demands
-from controlplane.engine.placement import Capacity
+from controlplane.engine.nodes_health import avoided, next_change, next_overdue, overdue
+from controlplane.engine.ordering import Demand, DemandKind, demands
 from controlplane.engine.policy import PolicySet
+from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
-from controlplane.engine.serialize import canonical, digest
-from controlplane.engine.serving import serve
+from controlplane.engine.serving import Served, Service
+from controlplane.engine.sharing import Memo
 from controlplane.engine.snapshot import ClusterSnapshot
 
-__all__ = ["Decision", "PendingDemand", "Plan", "Rejection", "plan"]
+__all__ = ["Decision", "PendingDemand", "Plan", "Planner", "Rejection", "Reservation", "plan"]
 
 #: an observation older than this is no ground for a decision, seconds
 STALE_S = 30.0
@@ -29,25 +44,111 @@ STALE_S = 30.0
 def plan(snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> Plan:
     """Decide every managed workload's size. Same input, same output, in whatever order the
     snapshot lists its parts. Without commands when the snapshot is incomplete or stale."""
-    snapshot = canonical(snapshot)
-    jobs = load_jobs(snapshot, policies)
-    why_not = _unusable(snapshot, now)
-    if why_not is not None:
-        for job in jobs:
+    return Planner().plan(snapshot, policies, now)
+
+
+class Planner:
+    """Plans the same as `plan`, again and again, and keeps what it reckoned for objects that are
+    still the same (by identity): a cycle after few changes costs little."""
+
+    def __init__(self) -> None:
+        self._index: Index | None = None
+        self._memo = Memo()
+
+    def plan(self, snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> Plan:
+        index = self._index = Index.of(snapshot, self._index)
+        return _Cycle(index, snapshot, policies, now, self._memo).run()
+
+
+class _Cycle:
+    """The working state of one cycle."""
+
+    def __init__(
+        self, index: Index, snapshot: ClusterSnapshot, policies: PolicySet, now: float, memo: Memo
+    ) -> None:
+        self.index, self.snapshot, self.policies, self.now = index, snapshot, policies, now
+        self.memo = memo
+        self.rules = Rules(policies, now)
+        self.jobs = load_jobs(snapshot, self.rules, index.replicas_of, index.domain_of)
+        self.closed = avoided(index.watched, snapshot.node_history, policies.cluster, now)
+
+    def run(self) -> Plan:
+        why_not = _unusable(self.snapshot, self.now)
+        if why_not is not None:
+            return self._nothing(why_not)
+        capacity = self.index.capacity(self.closed)
+        release_leaving(self.jobs, capacity)
+        for job in self.jobs:
+            note_shortage(job, self.now)
+            to_valid_size(job, capacity)
+        due = [shrink_after_fault(job, capacity, self.now) for job in self.jobs]
+        if self.closed:
+            for job in self.jobs:
+                shrink_before_departure(job, self.closed, capacity)
+        quota = QuotaLedger.of(self.policies, held_by_queue(self.jobs))
+        service = Service(
+            self.jobs, capacity, quota, self.policies, self.snapshot.demand_history, self.now
+        )
+        found = service.serve(demands(self.index.waiting, self.jobs, self.policies))
+        growth = Growth(capacity, quota, self.policies, self.snapshot.inflow, self.now, self.memo)
+        growth.grow(self.jobs, [d.job for d in _may_share(found) if d.job is not None])
+        due.extend([growth.wake, *self._changes(found)])
+        wake = min((at for at in due if at is not None), default=None)
+        pending = [pending for pending, _ in found]
+        return self._result(pending, service.reservations, wake)
+
+    def _changes(self, found: Iterable[tuple[PendingDemand, Served]]) -> list[float | None]:
+        """When time alone changes something besides the jobs' own damping."""
+        cluster = self.policies.cluster
+        return [
+            self.rules.next_change(),
+            next_change(self.index.watched, self.snapshot.node_history, cluster, self.now),
+            next_overdue(self.index.leaving, cluster, self.now),
+            *(bind_check_at(pending.history, cluster, self.now) for pending, _ in found),
+        ]
+
+    def _nothing(self, why_not: Reason) -> Plan:
+        for job in self.jobs:
             job.reason, job.target = why_not, job.workload.granted
             job.growth_wanted_since = job.history.growth_wanted_since
             job.short_since = job.history.short_since
-        return _result(snapshot, policies, now, jobs, [], None)
-    capacity = Capacity.of(snapshot)
-    release_leaving(jobs, capacity)
-    for job in jobs:
-        note_shortage(job, now)
-        to_valid_size(job, capacity)
-    due = [shrink_after_fault(job, capacity, now) for job in jobs]
-    pending = serve(demands(snapshot, jobs), jobs, capacity)
-    due.append(grow(jobs, capacity, now))
-    wake = min((at for at in due if at is not None), default=None)
-    return _result(snapshot, policies, now, jobs, pending, wake)
+        return self._result([], [], None)
+
+    # -- what comes of it ----------------------------------------------------------------------
+
+    def _result(
+        self,
+        pending: list[PendingDemand],
+        reservations: list[Reservation],
+        wake: float | None,
+    ) -> Plan:
+        commands = [command for job in self.jobs if (command := _command(job)) is not None]
+        decisions = sorted((_decision(job) for job in self.jobs), key=lambda d: d.workload)
+        return Plan(
+            digest=self.index.digest(self.snapshot, self.policies, self.now),
+            now=self.now,
+            decisions=tuple(decisions),
+            commands=tuple(commands),
+            pending=tuple(pending),
+            accounting=self.index.accounting(self.snapshot),
+            next_wake=wake,
+            reservations=tuple(reservations),
+            notices=tuple(self._notices()),
+        )
+
+    def _notices(self) -> list[Notice]:
+        found = [Notice(f"Node/{name}", reason) for name, reason in sorted(self.closed.items())]
+        found.extend(overdue(self.index.leaving, self.policies.cluster, self.now))
+        for job in self.jobs:
+            if job.policy is None or not job.history.moves:
+                continue
+            for move, _ in flaps(job.history, job.policy.cooldown):
+                reason = because(
+                    ReasonCode.FLAPPED,
+                    before=move.before, after=move.after, cooldown_s=job.policy.cooldown,
+                )  # fmt: skip
+                found.append(Notice(job.name, reason))
+        return found
 
 
 def _unusable(snapshot: ClusterSnapshot, now: float) -> Reason | None:
@@ -59,28 +160,29 @@ def _unusable(snapshot: ClusterSnapshot, now: float) -> Reason | None:
     return None
 
 
-# -- what comes of it ------------------------------------------------------------------------
+def held_by_queue(jobs: Iterable[Job]) -> dict[str, dict[str, int]]:
+    """queue -> resource -> accelerators that its jobs were granted."""
+    held: dict[str, dict[str, int]] = {}
+    for job in jobs:
+        if job.workload.queue and not job.workload.finished:
+            resource, n = job.accelerators
+            amounts = held.setdefault(job.workload.queue, {})
+            amounts[resource] = amounts.get(resource, 0) + job.target * n
+    return held
 
 
-def _result(
-    snapshot: ClusterSnapshot,
-    policies: PolicySet,
-    now: float,
-    jobs: list[Job],
-    pending: list[PendingDemand],
-    wake: float | None,
-) -> Plan:
-    commands = [command for job in jobs if (command := _command(job)) is not None]
-    decisions = [_decision(job) for job in jobs]
-    return Plan(
-        digest=digest(snapshot, policies, now),
-        now=now,
-        decisions=tuple(sorted(decisions, key=lambda d: d.workload)),
-        commands=tuple(commands),
-        pending=tuple(pending),
-        accounting=account(snapshot),
-        next_wake=wake,
-    )
+def _may_share(found: Iterable[tuple[PendingDemand, Served]]) -> list[Demand]:
+    """Starts that found no room of their own, and may get some of their equals'."""
+    return [
+        served.demand
+        for _, served in found
+        if served.demand.kind is DemandKind.START
+        and served.lacking
+        and served.held_back is None
+        and not served.reserved
+        and served.demand.job is not None
+        and served.demand.job.fixed is None
+    ]
 
 
 def _decision(job: Job) -> Decision:
@@ -94,6 +196,8 @@ def _decision(job: Job) -> Decision:
         growth_wanted_since=None if job.changed else job.growth_wanted_since,
         # a shrink starts the clock of the next fault anew
         short_since=None if job.changed else job.short_since,
+        share=job.share,
+        expected_gain=job.expected_gain,
     )
 
 
@@ -114,13 +218,15 @@ def _command(job: Job) -> Command | None:
         return None
     if workload.suspended and not starts:
         return None
+    kind = CommandKind.ADMIT if starts else CommandKind.RESIZE
     gone = job.leaving(job.target) if job.target < workload.granted else ()
     return Command(
-        kind=CommandKind.ADMIT if starts else CommandKind.RESIZE,
+        kind=kind if job.target else CommandKind.SUSPEND,
         workload=workload.key,
         from_replicas=workload.granted,
         to_replicas=job.target,
         victims=tuple(pod.name for pod in gone),
         precondition=workload.resource_version,
         reason=job.reason,
+        uid=workload.uid,
     )

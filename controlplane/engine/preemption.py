@@ -1,175 +1,290 @@
-"""Reclaim: elastic jobs of lower priority give back replicas above their minimum.
+"""Reclaim: the least disruption that makes room for a unit of demand.
 
-Whole valid steps only, from the lowest priorities first, and only where what they free lets the
-demand be placed: the victims of a step are known (the kind dictates them), so are their nodes.
+Elastic jobs of lower priority give back whole valid steps, the lowest priorities first, and only
+where what they free lets the demand be placed. Pod by pod the node is found where room costs least;
+at the end every step that the unit can do without is given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 
-from controlplane.engine.decisions import Rejection
+import numpy as np
+
 from controlplane.engine.jobs import Job
+from controlplane.engine.nodetable import Mask
 from controlplane.engine.ordering import Demand
 from controlplane.engine.placement import Capacity
-from controlplane.engine.reasons import Reason, ReasonCode, because
+from controlplane.engine.topology import Within
+from controlplane.engine.victims import Donors, Step
+
+#: nodes that are weighed for one pod: the first that the donors in their order name
+MOST_NODES = 24
+#: topology domains that are weighed for a gang, those with the most room first
+MOST_DOMAINS = 8
+
+#: sizes that the search has given jobs so far
+Sizes = dict[Job, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One job gives back the replicas from `before` down to `after`, both valid sizes."""
-
-    job: Job
-    before: int
-    after: int
-
-    def cost(self) -> int:
-        """Accelerators that stop working."""
-        victims = self.job.freed_by(self.before, self.after)
-        return len(victims) * sum(n for _, n in self.job.shape.accelerators)
-
-
-def reclaim_unit(
-    demand: Demand, jobs: Iterable[Job], capacity: Capacity
-) -> tuple[list[Step], list[Rejection]]:
-    """The cheapest steps that make room, later, for one unit of a demand, which is then taken.
-
-    Jobs up to one priority after the other are asked: first each one of that priority alone, then
-    all so far together. No steps, and nothing changed, if all of them aren't enough.
-    """
-    donors, rejected = candidates(demand, jobs)
-    if _fits(demand, [Step(job, job.target, job.minimum) for job in donors], capacity):
-        for level in sorted({job.workload.priority for job in donors}):
-            asked = [job for job in donors if job.workload.priority <= level]
-            equals = [job for job in asked if job.workload.priority == level]
-            steps = _alone(demand, equals, capacity) or _together(demand, asked, capacity)
+def reclaim_unit(demand: Demand, donors: Donors, capacity: Capacity) -> list[Step]:
+    """The cheapest steps found that make room, later, for one unit of a demand, which is then
+    taken. No steps, and nothing changed, if all donors together aren't enough."""
+    for level in donors.levels(demand):
+        able = donors.below(demand, level)
+        for within, where in _areas(demand, donors, level, capacity):
+            steps = _search(demand, able, donors, capacity, where)
             if steps:
-                _carry_out(demand, steps, capacity)
-                return steps, rejected
-    for job in donors:
-        useless = because(ReasonCode.FREES_NOTHING_USEFUL, to=job.minimum, demand=demand.name)
-        rejected.append(Rejection(str(job.workload.key), useless))
-    return [], rejected
+                _carry_out(demand, steps, donors, capacity, within)
+                return steps
+    return []
 
 
-def candidates(demand: Demand, jobs: Iterable[Job]) -> tuple[list[Job], list[Rejection]]:
-    """Jobs that may give, those of the lowest priority first and, among equals, the one furthest
-    above its minimum; and why each of the others may not."""
-    donors, rejected = [], []
-    for job in jobs:
-        workload = job.workload
-        if job is demand.job or not job.sizes or workload.finished or workload.suspended:
+def _areas(
+    demand: Demand, donors: Donors, level: int, capacity: Capacity
+) -> Iterator[tuple[Within | None, Mask | None]]:
+    """Where the unit could lie if everybody up to a level gave all that he may: the domains that
+    would hold it (the one with the least lacking first), then anywhere unless one is required."""
+    surplus = donors.surplus(level, capacity)
+    fits = np.full(len(capacity.table), np.iinfo(np.int64).max)
+    for name, n in demand.shape.requests:
+        free = capacity.later(name)
+        if name in surplus:
+            free = free + surplus[name]
+        np.minimum(fits, free // n, out=fits)
+    fits = np.where(capacity.open_to(demand.shape), np.maximum(fits, 0), 0)
+    within = demand.within
+    if within is not None and (demand.pods_per_unit > 1 or within.domain):
+        yield from _domains(demand, within, fits, capacity)
+        if within.required:
+            return
+    if int(fits.sum()) >= demand.pods_per_unit:
+        loose = Within(within.level, required=False) if within else None
+        yield loose, None
+
+
+def _domains(
+    demand: Demand, within: Within, fits: np.ndarray, capacity: Capacity
+) -> Iterator[tuple[Within | None, Mask | None]]:
+    numbers, names = capacity.table.domains(within.level)
+    inside = numbers >= 0
+    room = np.bincount(numbers[inside], weights=fits[inside], minlength=len(names))
+    free = capacity.fits(demand.shape, later=True)
+    there = np.bincount(numbers[inside], weights=free[inside], minlength=len(names))
+    able = [i for i in np.argsort(-there, kind="stable") if room[i] >= demand.pods_per_unit]
+    if within.domain is not None:
+        able = [i for i in able if names[i] == within.domain]
+    for i in able[:MOST_DOMAINS]:
+        yield Within(within.level, required=True, domain=names[i]), numbers == i
+
+
+def _search(
+    demand: Demand, able: list[Job], donors: Donors, capacity: Capacity, where: Mask | None
+) -> list[Step]:
+    """Steps that make room for the whole unit within some nodes; nothing is changed."""
+    mark = capacity.mark()
+    sizes: Sizes = {}
+    found = _make_room(demand, able, donors, capacity, where, sizes)
+    capacity.rollback(mark)
+    return _spare(demand, sizes, capacity, where) if found else []
+
+
+def _make_room(
+    demand: Demand,
+    able: list[Job],
+    donors: Donors,
+    capacity: Capacity,
+    where: Mask | None,
+    sizes: Sizes,
+) -> bool:
+    """One pod after the other: a place that is free, else the one that costs least to free."""
+    for _ in range(demand.pods_per_unit):
+        if _place_one(demand, capacity, where):
             continue
-        why = _why_not(job, demand)
-        if why is None:
-            donors.append(job)
-        else:
-            rejected.append(Rejection(str(workload.key), why))
-    return sorted(donors, key=_surplus), rejected
+        best = _cheapest(demand, able, donors, capacity, where, sizes)
+        if best is None:
+            return False
+        for job, size in best.items():
+            before = sizes.get(job, job.target)
+            for pod in job.freed_by(before, size):
+                capacity.release(pod)
+            sizes[job] = size
+        if not _place_one(demand, capacity, where):
+            return False
+    return True
 
 
-def _why_not(job: Job, demand: Demand) -> Reason | None:
-    if job.workload.priority >= demand.priority:
-        return because(
-            ReasonCode.PRIORITY_NOT_LOWER,
-            priority=job.workload.priority,
-            demand_priority=demand.priority,
-        )
-    if not may_give(job):
-        return because(ReasonCode.RESIZE_UNDER_WAY, to=job.target)
-    if job.lower_size() is None:
-        return because(ReasonCode.AT_MINIMUM, min=job.minimum)
-    return None
+def _place_one(demand: Demand, capacity: Capacity, where: Mask | None) -> bool:
+    if where is None:
+        return capacity.take_later(demand.shape) is not None
+    return capacity.take_at(demand.shape, where)
 
 
-def may_give(job: Job) -> bool:
-    """Free to change; or growing right now: a growth that was written gives way to a reclaim,
-    which never waits for it."""
-    if job.fixed is None:
-        return True
-    flight = job.in_flight
-    return (
-        flight is not None
-        and flight.state == "applied"
-        and flight.to_replicas > flight.from_replicas
-        and job.workload.granted == flight.to_replicas
+def _cheapest(
+    demand: Demand,
+    able: list[Job],
+    donors: Donors,
+    capacity: Capacity,
+    where: Mask | None,
+    sizes: Sizes,
+) -> Sizes | None:
+    """Sizes for some jobs that free a place for one pod on one node, at the least cost. Jobs that
+    give already are asked first: one pause instead of two."""
+    allowed = {id(job) for job in able}
+    lacking = sum(n for _, n in demand.shape.accelerators)
+    best: tuple[int, Sizes] | None = None
+    order = [*sizes, *(job for job in able if job not in sizes)]
+    for node in _candidates(order, donors, sizes, capacity, where):
+        option = _option(node, demand, allowed, donors, capacity, sizes)
+        if option is not None and (best is None or option[0] < best[0]):
+            best = option
+            if best[0] <= lacking and len(best[1]) == 1:
+                break  # nothing is given in vain: none can do better
+    return best[1] if best is not None else None
+
+
+def _candidates(
+    order: Iterable[Job], donors: Donors, sizes: Sizes, capacity: Capacity, where: Mask | None
+) -> Iterator[str]:
+    seen: set[str] = set()
+    for job in order:
+        now = sizes.get(job, job.target)
+        for pod in job.freed_by(now, donors.floor(job)):
+            node = pod.node
+            if node is None or node in seen or node not in capacity.table.position:
+                continue
+            seen.add(node)
+            if where is None or where[capacity.table.position[node]]:
+                yield node
+            if len(seen) >= MOST_NODES:
+                return
+
+
+def _option(
+    node: str,
+    demand: Demand,
+    allowed: set[int],
+    donors: Donors,
+    capacity: Capacity,
+    sizes: Sizes,
+) -> tuple[int, Sizes] | None:
+    """The cost, and the sizes, that free one pod's place on a node; None if that can't be."""
+    i = capacity.table.position[node]
+    if not capacity.open_to(demand.shape)[i]:
+        return None
+    lacking = {n: amount - int(capacity.later(n)[i]) for n, amount in demand.shape.requests}
+    lacking = {name: amount for name, amount in lacking.items() if amount > 0}
+    ways: list[tuple[tuple[int, int, int], int, Job, int, dict[str, int]]] = []
+    for job in dict.fromkeys(job for job, _ in donors.on(node) if id(job) in allowed):
+        ways.extend(_ways(job, node, lacking, donors, sizes))
+    ways.sort(key=lambda way: way[0])
+    chosen: Sizes = {}
+    for _, _, job, size, freed in ways:
+        if all(freed.get(name, 0) >= amount for name, amount in lacking.items()):
+            chosen = {job: size}
+            break
+    else:
+        chosen = _combined(ways, lacking)
+        if not chosen:
+            return None
+    cost = sum(Step(job, sizes.get(job, job.target), size).cost for job, size in chosen.items())
+    return cost, chosen
+
+
+def _ways(
+    job: Job, node: str, lacking: dict[str, int], donors: Donors, sizes: Sizes
+) -> Iterator[tuple[tuple[int, int, int], int, Job, int, dict[str, int]]]:
+    """Sizes of one job that free something on a node: ((cost, priority, order), ...)."""
+    now = sizes.get(job, job.target)
+    size = donors.lower(job, now)
+    before = 0
+    while size is not None:
+        step = Step(job, now, size)
+        freed: dict[str, int] = {}
+        for pod in step.freed:
+            if pod.node == node:
+                for name in lacking:
+                    freed[name] = freed.get(name, 0) + pod.requests.get(name, 0)
+        useful = sum(freed.values())
+        if useful > before:
+            before = useful
+            yield (step.cost, job.workload.priority, now - size), useful, job, size, freed
+            if all(freed.get(name, 0) >= amount for name, amount in lacking.items()):
+                return
+        size = donors.lower(job, size)
+
+
+def _combined(
+    ways: list[tuple[tuple[int, int, int], int, Job, int, dict[str, int]]],
+    lacking: dict[str, int],
+) -> Sizes:
+    """Several jobs together, those of the lowest priority first, then the least cost for what is
+    freed; empty if all of them aren't enough."""
+    left = dict(lacking)
+    given: dict[Job, dict[str, int]] = {}
+    chosen: Sizes = {}
+    for _, _, job, size, freed in sorted(
+        ways, key=lambda way: (way[0][1], way[0][0] / max(1, way[1]))
+    ):
+        if all(amount <= 0 for amount in left.values()):
+            break
+        if job in chosen and size >= chosen[job]:
+            continue
+        had = given.get(job, {})
+        for name in left:
+            left[name] -= max(0, freed.get(name, 0) - had.get(name, 0))
+        given[job], chosen[job] = freed, size
+    return chosen if all(amount <= 0 for amount in left.values()) else {}
+
+
+# -- giving back what isn't needed -----------------------------------------------------------
+
+
+def _spare(demand: Demand, sizes: Sizes, capacity: Capacity, where: Mask | None) -> list[Step]:
+    """Each job in turn gets back as much as the unit can do without: those of the highest priority
+    first, then those that lose most."""
+    order = sorted(
+        sizes, key=lambda job: (-job.workload.priority, sizes[job] - job.target, job.name)
     )
+    for job in order:
+        larger = [*(s for s in job.sizes if sizes[job] < s < job.target), job.target]
+
+        def lacks(size: int, job: Job = job) -> bool:
+            return not _fits(demand, _steps({**sizes, job: size}), capacity, where)
+
+        at = bisect_left(larger, True, key=lacks)  # what fits with less given fits with more
+        if at:
+            sizes[job] = larger[at - 1]
+    return _steps(sizes)
 
 
-def _surplus(job: Job) -> tuple[int, int, str]:
-    return (job.workload.priority, job.minimum - job.target, str(job.workload.key))
+def _steps(sizes: Sizes) -> list[Step]:
+    return [Step(job, job.target, size) for job, size in sizes.items() if size < job.target]
 
 
-def _fits(demand: Demand, steps: Iterable[Step], capacity: Capacity) -> bool:
-    """Whether a unit could be placed once these steps are done; nothing is changed."""
+def _fits(demand: Demand, steps: Iterable[Step], capacity: Capacity, where: Mask | None) -> bool:
+    """Whether the unit could be placed once these steps are done; nothing is changed."""
     mark = capacity.mark()
     for step in steps:
-        for pod in step.job.freed_by(step.before, step.after):
+        for pod in step.freed:
             capacity.release(pod)
-    fits = capacity.take_later(demand.shape, demand.pods_per_unit) is not None
+    if where is None:
+        fits = capacity.take_later(demand.shape, demand.pods_per_unit) is not None
+    else:
+        fits = int(capacity.fits(demand.shape, later=True)[where].sum()) >= demand.pods_per_unit
     capacity.rollback(mark)
     return fits
 
 
-def _carry_out(demand: Demand, steps: Iterable[Step], capacity: Capacity) -> None:
+def _carry_out(
+    demand: Demand,
+    steps: Iterable[Step],
+    donors: Donors,
+    capacity: Capacity,
+    within: Within | None,
+) -> None:
     for step in steps:
+        donors.gave(step, capacity)
         step.job.shrink_to(step.after, capacity)
-    capacity.take_later(demand.shape, demand.pods_per_unit)
-
-
-def _alone(demand: Demand, donors: Sequence[Job], capacity: Capacity) -> list[Step]:
-    """The one job that makes room at the least cost, the first in order among equals."""
-    needed = demand.pods_per_unit * sum(n for _, n in demand.shape.accelerators)
-    best: Step | None = None
-    for job in donors:
-        step = _shallowest(demand, job, capacity)
-        if step is not None and (best is None or step.cost() < best.cost()):
-            best = step
-            if best.cost() <= needed:  # nothing is given in vain: none can do better
-                break
-    return [best] if best is not None else []
-
-
-def _shallowest(demand: Demand, job: Job, capacity: Capacity) -> Step | None:
-    """The least that this job alone must give for a unit to fit."""
-    if not _fits(demand, [Step(job, job.target, job.minimum)], capacity):
-        return None
-    after = job.lower_size()
-    while after is not None:
-        step = Step(job, job.target, after)
-        if _fits(demand, [step], capacity):
-            return step
-        after = job.lower_size(after)
-    return None
-
-
-def _together(demand: Demand, donors: Sequence[Job], capacity: Capacity) -> list[Step]:
-    """All the jobs, each giving only what the others can't do without: those of the highest
-    priority are spared first. Among equals both orders are tried and the cheaper one is taken."""
-    least_surplus_first = sorted(donors, key=lambda job: (-job.workload.priority, -_excess(job)))
-    most_surplus_first = sorted(donors, key=lambda job: (-job.workload.priority, _excess(job)))
-    found = [_spare(demand, order, capacity) for order in (least_surplus_first, most_surplus_first)]
-    return min(found, key=lambda steps: sum(step.cost() for step in steps))
-
-
-def _excess(job: Job) -> int:
-    """Minus the replicas above the minimum, so that it sorts as `_surplus` does."""
-    return job.minimum - job.target
-
-
-def _spare(demand: Demand, order: Sequence[Job], capacity: Capacity) -> list[Step]:
-    """From everybody at the minimum, each job in turn gets back as much as it can."""
-    after = {job: job.minimum for job in order}
-
-    def steps() -> list[Step]:
-        return [Step(job, job.target, size) for job, size in after.items() if size < job.target]
-
-    if not _fits(demand, steps(), capacity):
-        return []
-    for job in order:
-        for size in (job.target, *(s for s in reversed(job.sizes) if s < job.target)):
-            after[job] = size
-            if _fits(demand, steps(), capacity):
-                break
-    return steps()
+    capacity.take_later(demand.shape, demand.pods_per_unit, within)

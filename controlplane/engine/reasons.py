@@ -34,6 +34,7 @@ class ReasonCode(StrEnum):
     RECLAIMS = "reclaims"
     SHRINKS_FOR_SHARE = "shrinks_for_share"
     SHRINKS_TO_SCHEDULE = "shrinks_to_schedule"
+    SHRINKS_BEFORE_DEPARTURE = "shrinks_before_departure"
     SHRINKS_TO_QUOTA = "shrinks_to_quota"
     PREEMPTED = "preempted"
     SUSPENDED_FOR_SHARE = "suspended_for_share"
@@ -68,6 +69,7 @@ class ReasonCode(StrEnum):
     NOT_ABOVE_SHARE = "not_above_share"
     NOT_PREEMPTIBLE = "not_preemptible"
     OUTSIDE_DOMAIN = "outside_domain"
+    NOMINAL_KEPT = "nominal_kept"
     # a notice: something that an operator should know
     HANGS_TERMINATING = "hangs_terminating"
     REPEAT_OFFENDER = "repeat_offender"
@@ -125,6 +127,8 @@ SENTENCES: Mapping[ReasonCode, str] = {
     "priority is below its share by {objective}.",
     ReasonCode.SHRINKS_TO_SCHEDULE: "Shrinks from {from} to {to} replicas: window {window} of "
     "its policy allows at most {max}.",
+    ReasonCode.SHRINKS_BEFORE_DEPARTURE: "Shrinks from {from} to {to} replicas: {nodes} will "
+    "leave, and its last replicas run there.",
     ReasonCode.SHRINKS_TO_QUOTA: "Shrinks from {from} to {to} replicas: {owner} takes back its "
     "nominal quota of {resource}, and queue {queue} borrows {borrowed}.",
     ReasonCode.PREEMPTED: "Is suspended from {from} replicas: {demand} of priority "
@@ -177,6 +181,8 @@ SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.NOT_PREEMPTIBLE: "Is no elastic job of lower priority; class {priority_class} of "
     "the demand may not preempt whole jobs.",
     ReasonCode.OUTSIDE_DOMAIN: "Frees nothing in a {level} that could hold all {pods} pods.",
+    ReasonCode.NOMINAL_KEPT: "Its queue {queue} holds no more than its nominal quota, and "
+    "keeps that against every priority (protect_nominal).",
     ReasonCode.HANGS_TERMINATING: "Should have gone {late_s} s ago and still holds "
     "{accelerators} {resource} on {node}. Look at the node and the pod's finalizers; delete it "
     "by force only if its node is gone.",

@@ -4,132 +4,270 @@ ones. What it takes is gone for whoever comes after.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from controlplane.engine.decisions import PendingDemand, Rejection
+from controlplane.engine.damping import bind_back_off, next_demand_history
+from controlplane.engine.decisions import PendingDemand, Rejection, Reservation
 from controlplane.engine.jobs import Job
 from controlplane.engine.lifecycle import answer
-from controlplane.engine.ordering import Demand, units_left
-from controlplane.engine.placement import Capacity, PodShape
+from controlplane.engine.ordering import Demand, DemandKind, units_left
+from controlplane.engine.placement import Capacity
+from controlplane.engine.policy import PolicySet
 from controlplane.engine.preemption import reclaim_unit
+from controlplane.engine.quota import QuotaLedger
+from controlplane.engine.quota_reclaim import reclaim_quota
 from controlplane.engine.reasons import Reason, ReasonCode, because
+from controlplane.engine.snapshot import DemandHistory
+from controlplane.engine.types import ReclaimPolicy
+from controlplane.engine.victims import Donors, Step
 
-#: a demand lists at most so many jobs that couldn't help
-MOST_REJECTED = 20
-
-#: what decides whether a reclaim can help: shape, pods that must come together, priority, whose
-Hopeless = dict[tuple[PodShape, int, int, Job | None], list[Rejection]]
-
-
-def serve(
-    demands: Iterable[Demand], jobs: Sequence[Job], capacity: Capacity
-) -> list[PendingDemand]:
-    """Each demand in turn. One that can't be served holds nothing back: those behind it go on."""
-    hopeless: Hopeless = {}
-    found = [_serve_one(demand, jobs, capacity, hopeless) for demand in demands]
-    return [pending for pending in found if pending is not None]
+_NEVER_SEEN = DemandHistory()
 
 
-def _serve_one(
-    demand: Demand, jobs: Sequence[Job], capacity: Capacity, hopeless: Hopeless
-) -> PendingDemand | None:
-    units = units_left(demand)
-    if units == 0:
-        return None
-    at_once = _take(demand, units, capacity, later=False)
-    later = _take(demand, units - at_once, capacity, later=True)
-    reclaimed, donors, rejected = _reclaim(
-        demand, units - at_once - later, jobs, capacity, hopeless
-    )
-    for donor in donors:
-        donor.reason = _gives(donor, demand, units)
-    reason = _why_pending(demand, units, at_once, later, reclaimed, donors)
-    if demand.job is not None:
-        demand.job.rejected.extend(rejected)
-        answer(demand.job, demand, at_once=units == at_once, reason=reason)
-    return PendingDemand(
-        workload_or_pod=demand.name,
-        priority=demand.priority,
-        pods=units * demand.pods_per_unit,
-        requests=dict(demand.shape.requests),
-        since=demand.since,
-        reason=reason,
-        rejected=tuple(rejected),
-    )
+@dataclass(slots=True)
+class Served:
+    """How one demand was served, in units. `steps`: what others give for it. `quota_missing`:
+    accelerators that its queue may not use."""
+
+    demand: Demand
+    units: int
+    at_once: int = 0
+    later: int = 0
+    reclaimed: int = 0
+    reserved: int = 0
+    steps: list[Step] = field(default_factory=list)
+    rejected: tuple[Rejection, ...] = ()
+    quota_missing: int = 0
+    held_back: Reason | None = None
+
+    @property
+    def lacking(self) -> int:
+        """Units without a place."""
+        return self.units - self.at_once - self.later - self.reclaimed
 
 
-def _take(demand: Demand, units: int, capacity: Capacity, *, later: bool) -> int:
-    """How many of `units` found places, which are now taken."""
-    take = capacity.take_later if later else capacity.take_now
-    taken = 0
-    while taken < units and take(demand.shape, demand.pods_per_unit) is not None:
-        taken += 1
-    return taken
+class Service:
+    """Serves the demands of one cycle, in order. One that can't be served holds nothing back: those
+    behind it go on, unless its queue reserves for it."""
 
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        capacity: Capacity,
+        quota: QuotaLedger,
+        policies: PolicySet,
+        history: Mapping[str, DemandHistory],
+        now: float,
+    ) -> None:
+        self.capacity, self.quota, self.policies = capacity, quota, policies
+        self._jobs, self._history, self._now = jobs, history, now
+        self._donors: dict[bool, Donors] = {}
+        self._hopeless: dict[tuple[object, ...], tuple[Rejection, ...]] = {}
+        self.reservations: list[Reservation] = []
 
-def _reclaim(
-    demand: Demand, units: int, jobs: Sequence[Job], capacity: Capacity, hopeless: Hopeless
-) -> tuple[int, list[Job], list[Rejection]]:
-    """Units that found places by reclaim, who gave them, and who couldn't.
+    def serve(self, demands: Iterable[Demand]) -> list[tuple[PendingDemand, Served]]:
+        found = []
+        for demand in demands:
+            units = units_left(demand)
+            if units:
+                served = self._one(demand, units)
+                found.append((self._pending(served), served))
+        return found
 
-    A demand like one that found nothing before in this cycle isn't tried again (kueue 9715).
-    """
-    likeness = (demand.shape, demand.pods_per_unit, demand.priority, demand.job)
-    if not demand.reclaims or units == 0:
-        return 0, [], []
-    if likeness in hopeless:
-        return 0, [], hopeless[likeness]
-    donors: dict[Job, None] = {}
-    rejected: list[Rejection] = []
-    found = 0
-    while found < units:
-        steps, rejected = reclaim_unit(demand, jobs, capacity)
-        rejected = rejected[:MOST_REJECTED]
-        if not steps:
-            hopeless[likeness] = rejected
-            break
-        donors |= dict.fromkeys(step.job for step in steps)
-        found += 1 + _take(demand, units - found - 1, capacity, later=True)
-    return found, list(donors), rejected
+    # -- one demand --------------------------------------------------------------------------
 
+    def _one(self, demand: Demand, units: int) -> Served:
+        served = Served(demand, units)
+        served.held_back = self._backs_off(demand)
+        if served.held_back is not None:
+            return served
+        if demand.kind is DemandKind.START and not self._within_quota(served):
+            return served
+        served.at_once = self._take(demand, units, later=False)
+        served.later = self._take(demand, units - served.at_once, later=True)
+        self._reclaim(served, whole=False)
+        if served.lacking and demand.reclaims is ReclaimPolicy.PREEMPT_WHOLE:
+            self._reclaim(served, whole=True)
+        if served.lacking:
+            self._reserve(served)
+        elif demand.kind is DemandKind.START and demand.job is not None:
+            self._use_quota(demand)
+        return served
 
-def _gives(donor: Job, demand: Demand, units: int) -> Reason:
-    resource, n = _accelerators(demand)
-    return because(
-        ReasonCode.SHRINKS_FOR_PRIORITY,
-        from_=donor.workload.granted,
-        to=donor.target,
-        demand=demand.name,
-        demand_priority=demand.priority,
-        accelerators=units * demand.pods_per_unit * n,
-        resource=resource,
-        priority=donor.workload.priority,
-    )
-
-
-def _why_pending(
-    demand: Demand, units: int, at_once: int, later: int, reclaimed: int, donors: Iterable[Job]
-) -> Reason:
-    """Where the demand stands after it was served, in pods."""
-    size = demand.pods_per_unit
-    lacking = (units - at_once - later - reclaimed) * size
-    if lacking:
-        resource, n = _accelerators(demand)
+    def _backs_off(self, demand: Demand) -> Reason | None:
+        history = self._history.get(demand.name)
+        if history is None or demand.kind is DemandKind.REPAIR:
+            return None
+        until = bind_back_off(history, self.policies.cluster, self._now)
+        if until is None:
+            return None
         return because(
-            ReasonCode.NO_CAPACITY,
-            placed=units * size - lacking,
-            pods=units * size,
-            accelerators=lacking * n,
+            ReasonCode.BIND_BACK_OFF,
+            timeout_s=self.policies.cluster.bind_timeout_s,
+            refusals=history.refusals,
+            wait_s=float(until - self._now),
+        )
+
+    def _take(self, demand: Demand, units: int, *, later: bool) -> int:
+        """How many of `units` found places, which are now taken."""
+        take = self.capacity.take_later if later else self.capacity.take_now
+        taken = 0
+        while taken < units and take(demand.shape, demand.pods_per_unit, demand.within) is not None:
+            taken += 1
+        return taken
+
+    def _within_quota(self, served: Served) -> bool:
+        """Whether the demand's queue may use so much; what it has lent is called back."""
+        demand = served.demand
+        needs = quota_needs(demand)
+        served.steps.extend(reclaim_quota(demand, needs, self._jobs, self.quota, self.capacity))
+        for resource, n in needs.items():
+            available = self.quota.available(demand.queue, resource)
+            if available is not None and available < n:
+                served.quota_missing = n - available
+                served.held_back = because(
+                    ReasonCode.WAITS_FOR_QUOTA,
+                    queue=demand.queue, available=available, accelerators=n, resource=resource,
+                )  # fmt: skip
+                return False
+        return True
+
+    def _use_quota(self, demand: Demand) -> None:
+        self.quota.take(demand.queue, quota_needs(demand))
+
+    def _reclaim(self, served: Served, *, whole: bool) -> None:
+        """Units that find places by reclaim, and who gives them."""
+        demand = served.demand
+        if demand.reclaims is ReclaimPolicy.NEVER or not served.lacking:
+            return
+        likeness = (*demand.likeness, whole)
+        if likeness in self._hopeless:
+            served.rejected = self._hopeless[likeness]
+            return
+        donors = self.donors(whole=whole)
+        while served.lacking:
+            steps = reclaim_unit(demand, donors, self.capacity)
+            if not steps:
+                break
+            for step in steps:
+                self._record(step, demand, served.units)
+            self.donors(whole=not whole).forget()
+            served.steps.extend(steps)
+            served.reclaimed += 1
+            served.reclaimed += self._take(demand, served.lacking, later=True)
+        served.rejected = donors.rejected(demand, [step.job for step in served.steps])
+        if served.lacking:
+            self._hopeless[likeness] = served.rejected
+
+    def donors(self, *, whole: bool) -> Donors:
+        found = self._donors.get(whole)
+        if found is None:
+            found = Donors(self._jobs, self.policies, self.quota, whole=whole)
+            self._donors[whole] = found
+        return found
+
+    def _record(self, step: Step, demand: Demand, units: int) -> None:
+        """What a step means for the job that gives, and for its quota."""
+        job = step.job
+        resource, n = job.accelerators
+        self.quota.give(job.workload.queue, {resource: (step.before - step.after) * n})
+        job.reason = gives(job, demand, units)
+
+    def _reserve(self, served: Served) -> None:
+        """Places are kept for a head that has waited for longer than its queue's policy."""
+        demand = served.demand
+        queue = self.policies.queues.get(demand.queue)
+        if queue is None or queue.reserve_after_s is None or demand.job is None:
+            return
+        if self._now - demand.since < queue.reserve_after_s:
+            return
+        nodes: dict[str, dict[str, int]] = {}
+        wanted = demand.pods_per_unit * served.lacking
+        while served.reserved < wanted:
+            places = self.capacity.take_later(demand.shape)
+            if places is None:
+                break
+            amounts = nodes.setdefault(places[0], {})
+            for name, n in demand.shape.accelerators:
+                amounts[name] = amounts.get(name, 0) + n
+            served.reserved += 1
+        if served.reserved:
+            self.reservations.append(Reservation(demand.name, demand.priority, nodes))
+
+    # -- what is said of it ------------------------------------------------------------------
+
+    def _pending(self, served: Served) -> PendingDemand:
+        demand = served.demand
+        reason = served.held_back or why_pending(served)
+        if demand.job is not None:
+            demand.job.rejected.extend(served.rejected)
+            answer(demand.job, demand, at_once=served.at_once == served.units, reason=reason)
+        previous = self._history.get(demand.name, _NEVER_SEEN)
+        fits = reason.code is ReasonCode.FITS
+        return PendingDemand(
+            workload_or_pod=demand.name,
+            priority=demand.priority,
+            pods=served.units * demand.pods_per_unit,
+            requests=dict(demand.shape.requests),
+            since=demand.since,
+            reason=reason,
+            rejected=served.rejected,
+            history=next_demand_history(previous, fits, self._now, self.policies.cluster),
+        )
+
+
+def quota_needs(demand: Demand) -> dict[str, int]:
+    """resource -> accelerators of one unit that count against its queue's quota."""
+    return {name: n * demand.pods_per_unit for name, n in demand.shape.accelerators}
+
+
+def gives(job: Job, demand: Demand, units: int) -> Reason:
+    resource, n = demand.accelerator
+    accelerators = units * demand.pods_per_unit * n
+    if job.target == 0:
+        return because(
+            ReasonCode.PREEMPTED,
+            from_=job.workload.granted,
+            demand=demand.name,
+            demand_priority=demand.priority,
+            accelerators=accelerators,
             resource=resource,
         )
-    if reclaimed:
-        names = sorted(str(donor.workload.key) for donor in donors)
-        return because(ReasonCode.RECLAIMS, pods=reclaimed * size, donors=", ".join(names))
-    if later:
-        return because(ReasonCode.WAITS_FOR_RELEASE, pods=later * size)
+    return because(
+        ReasonCode.SHRINKS_FOR_PRIORITY,
+        from_=job.workload.granted,
+        to=job.target,
+        demand=demand.name,
+        demand_priority=demand.priority,
+        accelerators=accelerators,
+        resource=resource,
+        priority=job.workload.priority,
+    )
+
+
+def why_pending(served: Served) -> Reason:
+    """Where the demand stands after it was served, in pods."""
+    demand, size = served.demand, served.demand.pods_per_unit
+    if served.reserved:
+        pods = served.lacking * size
+        return because(ReasonCode.RESERVES, reserved=served.reserved, pods=pods)
+    if served.lacking:
+        resource, n = demand.accelerator
+        return because(
+            ReasonCode.NO_CAPACITY,
+            placed=(served.units - served.lacking) * size,
+            pods=served.units * size,
+            accelerators=served.lacking * size * n,
+            resource=resource,
+        )
+    if served.reclaimed:
+        whole = sorted({step.job.name for step in served.steps if step.after == 0})
+        if whole:
+            pods = served.reclaimed * size
+            return because(ReasonCode.PREEMPTS, pods=pods, victims=", ".join(whole))
+        names = sorted({step.job.name for step in served.steps})
+        return because(ReasonCode.RECLAIMS, pods=served.reclaimed * size, donors=", ".join(names))
+    if served.later:
+        return because(ReasonCode.WAITS_FOR_RELEASE, pods=served.later * size)
     return because(ReasonCode.FITS)
-
-
-def _accelerators(demand: Demand) -> tuple[str, int]:
-    """The accelerator that a pod of the demand asks for, and how many."""
-    return (demand.shape.accelerators or (("accelerators", 0),))[0]

@@ -1,0 +1,97 @@
+"""Between equals: a job above its share gives to one below, never below its own share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from controlplane.engine.jobs import Job
+from controlplane.engine.ordering import Demand, DemandKind
+from controlplane.engine.placement import Capacity
+from controlplane.engine.policy import PolicySet
+from controlplane.engine.preemption import reclaim_unit
+from controlplane.engine.quota import QuotaLedger
+from controlplane.engine.reasons import Reason, ReasonCode, because
+from controlplane.engine.types import Objective, ReclaimPolicy
+from controlplane.engine.victims import Donors
+
+
+class _Equals(Donors):
+    """Jobs of one priority, each down to its share."""
+
+    def floor(self, job: Job) -> int:
+        return job.target if job.share is None else min(job.target, job.share)
+
+    def levels(self, demand: Demand) -> list[int]:
+        return self.priorities
+
+    def below(self, demand: Demand, level: int | None = None) -> list[Job]:
+        return [j for j in self.jobs if j is not demand.job and j.target > self.floor(j)]
+
+    def lower(self, job: Job, than: int) -> int | None:
+        size = job.lower_size(than)
+        if size is None and job.share == 0 and than > 0:
+            size = 0
+        return size if size is not None and size >= self.floor(job) else None
+
+
+class Transfers:
+    """What equals give each other in one cycle."""
+
+    def __init__(
+        self,
+        givers: Sequence[Job],
+        policies: PolicySet,
+        quota: QuotaLedger,
+        objective: Objective,
+    ) -> None:
+        self._donors = _Equals(givers, policies, quota)
+        self._objective = objective
+        self._quota = quota
+
+    def for_(self, job: Job, size: int, held: int, capacity: Capacity) -> Reason | None:
+        """Frees places, later, for a job to have `size` replicas instead of `held`; how, or None
+        if that can't be."""
+        if not self._donors.jobs:
+            return None
+        pods = (size - held) * job.pods_per_replica
+        demand = Demand(
+            kind=DemandKind.START if not held else DemandKind.REPAIR,
+            name=job.name,
+            workload=job.key,
+            priority=job.workload.priority,
+            since=job.workload.created_at,
+            shape=job.shape,
+            pods_per_unit=pods,
+            units=1,
+            reclaims=ReclaimPolicy.RECLAIM_ELASTIC,
+            job=job,
+            queue=job.workload.queue,
+            within=job.within,
+        )
+        if capacity.take_later(job.shape, pods, job.within) is not None:
+            return because(ReasonCode.WAITS_FOR_RELEASE, pods=pods)
+        steps = reclaim_unit(demand, self._donors, capacity)
+        if not steps:
+            return None
+        for step in steps:
+            resource, each = step.job.accelerators
+            self._quota.give(step.job.workload.queue, {resource: (step.before - step.after) * each})
+            step.job.reason = self._gives(step.job, job)
+        donors = ", ".join(sorted({step.job.name for step in steps}))
+        return because(ReasonCode.RECLAIMS, pods=pods, donors=donors)
+
+    def _gives(self, donor: Job, receiver: Job) -> Reason:
+        if donor.target == 0:
+            return because(
+                ReasonCode.SUSPENDED_FOR_SHARE,
+                from_=donor.workload.granted,
+                receiver=receiver.name,
+                objective=str(self._objective),
+            )
+        return because(
+            ReasonCode.SHRINKS_FOR_SHARE,
+            from_=donor.workload.granted,
+            to=donor.target,
+            receiver=receiver.name,
+            objective=str(self._objective),
+        )
