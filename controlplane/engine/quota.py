@@ -15,7 +15,7 @@ A resource that a queue has no quota for isn't limited there, and doesn't count 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from controlplane.engine.fairness import weighted_share
@@ -62,17 +62,6 @@ class _Account:
     @property
     def borrowed(self) -> int:
         return max(0, self.used - self.nominal)
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """What one workload of a queue holds of a resource. `since`: when it was admitted or last
-    grew, unix seconds."""
-
-    name: str
-    priority: int
-    since: float
-    amount: int
 
 
 class QuotaLedger:
@@ -214,22 +203,6 @@ class QuotaLedger:
     def _change(self, account: _Account, amount: int) -> None:
         account.change(amount)
         self._log.append((account, amount))
-
-
-def victims_order(holdings: Iterable[Holding], amount: int) -> list[tuple[str, int]]:
-    """(workload, accelerators) that give back `amount` of what a queue borrows: the lowest
-    priority first, the newest first among equals, then by name (Kueue's order of candidates;
-    kueue 840: the old ones are within the queue's own quota). The last gives only what is
-    missing; fewer in all if the holdings aren't enough."""
-    found: list[tuple[str, int]] = []
-    for held in sorted(holdings, key=lambda one: (one.priority, -one.since, one.name)):
-        if amount <= 0:
-            break
-        part = min(held.amount, amount)
-        if part > 0:
-            found.append((held.name, part))
-            amount -= part
-    return found
 
 
 def _open(queue: str, quota: Quota, pool: _Pool | None) -> _Account:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.queues import CohortPolicy, QueuePolicy, Quota
-from controlplane.engine.quota import Holding, QuotaLedger, victims_order
+from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.types import ReclaimPolicy
 
 GPU = "nvidia.com/gpu"
@@ -198,12 +198,13 @@ class TestFieldScenarios:
         assert not book.take("b", {GPU: 8})
         assert (book.used("a", GPU), book.used("b", GPU)) == (8, 0)
 
-    def test_the_newest_borrower_goes(self):
-        """kueue 840: 40 old, 10 borrowed; the owner wants its 10 back."""
+    def test_only_what_is_borrowed_is_given_back(self):
+        """kueue 840: 40 of its own, 10 borrowed; the owner wants its 10 back, and gets no more."""
         book = ledger(queue("owner", 10), queue("b", 40), b=50)
         assert book.borrowers("owner", GPU) == [("b", 10)]
-        holdings = [Holding("old", 0, 100.0, 40), Holding("new", 0, 200.0, 10)]
-        assert victims_order(holdings, 10) == [("new", 10)]
+        book.give("b", {GPU: 10})
+        assert book.borrowers("owner", GPU) == []
+        assert book.available("owner", GPU) == 10
 
     @pytest.mark.parametrize(("asks", "want"), [("a", (250, 0, 50)), ("b", (150, 150, 0))])
     def test_two_borrowers_settle(self, asks, want):
@@ -229,6 +230,34 @@ class TestFieldScenarios:
         assert PolicySet().reclaim_policy("high") is ReclaimPolicy.RECLAIM_ELASTIC
 
 
+def test_the_example_of_the_guide():
+    """docs/guides/administrator.md, Queues and quotas."""
+    book = ledger(
+        queue("research", 32, None, 24),
+        queue("product", 24, 8),
+        queue("best-effort", 0, weight=0.5),
+        cohort=8,
+    )
+    assert {name: book.available(name, GPU) for name in ("research", "product", "best-effort")} == {
+        "research": 64, "product": 32, "best-effort": 56,
+    }  # fmt: skip
+    assert book.take("research", {GPU: 16})
+    assert book.available("best-effort", GPU) == 48
+    assert book.take("best-effort", {GPU: 40})
+    assert book.available("research", GPU) == 8
+    assert (book.nominal_left("research", GPU), book.lent_out("research", GPU)) == (16, 8)
+    assert book.borrowers("research", GPU) == [("best-effort", 40)]
+    book.give("best-effort", {GPU: 8})
+    assert book.take("research", {GPU: 16})
+    assert (book.available("product", GPU), book.lent_out("product", GPU)) == (0, 24)
+    assert book.borrowers("product", GPU) == [("best-effort", 32)]
+    book.give("best-effort", {GPU: 24})
+    assert book.take("product", {GPU: 24})
+    assert book.available("product", GPU) == 0
+    assert book.borrowers("product", GPU) == []
+    assert book.used("best-effort", GPU) == 8
+
+
 def _reclaim(book: QuotaLedger, name: str, amount: int) -> None:
     """Take up to `amount`; what the queue's own nominal quota lacks comes from the borrowers."""
     wanted = min(amount, book.nominal_left(name, GPU) or 0)
@@ -236,23 +265,6 @@ def _reclaim(book: QuotaLedger, name: str, amount: int) -> None:
         other, borrowed = book.borrowers(name, GPU)[0]
         book.give(other, {GPU: min(borrowed, wanted - (book.available(name, GPU) or 0))})
     book.take(name, {GPU: wanted or amount})
-
-
-@pytest.mark.parametrize(
-    ("case", "holdings", "amount", "want"),
-    [
-        ("nothing", [Holding("x", 0, 1.0, 4)], 0, []),
-        ("lowest priority first", [Holding("x", 0, 1.0, 4), Holding("y", 9, 2.0, 4)], 4,
-         [("x", 4)]),
-        ("then the newest", [Holding("x", 0, 1.0, 4), Holding("y", 0, 2.0, 4)], 6,
-         [("y", 4), ("x", 2)]),
-        ("then by name", [Holding("y", 0, 1.0, 4), Holding("x", 0, 1.0, 4)], 4, [("x", 4)]),
-        ("all there is", [Holding("x", 0, 1.0, 4), Holding("y", 0, 1.0, 0)], 9, [("x", 4)]),
-    ],
-)  # fmt: skip
-def test_victims_order(case, holdings, amount, want):
-    assert victims_order(holdings, amount) == want, case
-    assert victims_order(reversed(holdings), amount) == want, case
 
 
 # -- invariants ------------------------------------------------------------------------------
