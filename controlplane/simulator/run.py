@@ -86,9 +86,19 @@ class Simulation:
             self._close(end)
         return self
 
+    def waiting_inelastic(self) -> list[tuple[Pod, float]]:
+        """Inelastic pods without a place, and since when."""
+        found = [(self.cluster.pods[uid], since) for uid, (_, since) in self._inelastic.items()]
+        return [(pod, since) for pod, since in found if pod.node is None]
+
+    @property
+    def stuck(self) -> bool:
+        """What waits now can never run."""
+        return self._idle_ticks > MOST_IDLE_TICKS
+
     def over(self) -> bool:
         """Every job has finished; without jobs, every inelastic pod; or nothing moves any more."""
-        if self._idle_ticks > MOST_IDLE_TICKS:
+        if self.stuck:
             return True
         if self._expected:
             return len(self.finished) == self._expected
