@@ -1,14 +1,13 @@
 """Snapshots and policies as JSON, for the mailbox between processes and for replay.
 
 One reader and writer for all of the engine's frozen dataclasses, driven by their annotations.
-`FORMAT` is written with each document; a document of another format is refused.
+`FORMAT` is written with each document. Older ones are read too: what they don't have yet gets its
+default, which is what an engine of their time went by. Newer ones are refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import types
 import typing
 from collections.abc import Mapping
@@ -20,7 +19,9 @@ from controlplane.engine.policy import PolicySet
 from controlplane.engine.snapshot import ClusterSnapshot
 from controlplane.engine.types import WorkloadKey
 
-FORMAT = 1
+FORMAT = 2
+#: 1 had no queues, cohorts, departures, claims, topology, moves and node or demand histories
+READABLE = (1, 2)
 
 
 class FormatError(ValueError):
@@ -33,7 +34,7 @@ def snapshot_to_json(snapshot: ClusterSnapshot) -> dict[str, Any]:
 
 
 def snapshot_from_json(document: Mapping[str, Any]) -> ClusterSnapshot:
-    """Raises FormatError, naming the field, for anything but a document of this format."""
+    """Raises FormatError, naming the field, for a document of a format that isn't READABLE."""
     snapshot: ClusterSnapshot = _read(ClusterSnapshot, document)
     return snapshot
 
@@ -59,17 +60,6 @@ def canonical(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     )
 
 
-def digest(snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> str:
-    """sha256 of everything that a plan is made from, in canonical JSON."""
-    made_from = {
-        "now": now,
-        "policies": policies_to_json(policies),
-        "snapshot": snapshot_to_json(canonical(snapshot)),
-    }
-    text = json.dumps(made_from, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def to_json(value: Any) -> Any:
     """Any of the engine's values (a Plan too) as JSON: keys as text, tuples as lists."""
     if isinstance(value, WorkloadKey):
@@ -92,8 +82,9 @@ def _key(key: Any) -> str:
 
 
 def _read(cls: type[Any], document: Mapping[str, Any]) -> Any:
-    if document.get("format") != FORMAT:
-        raise FormatError(f"format is {document.get('format')!r}; this version reads {FORMAT}")
+    if document.get("format") not in READABLE:
+        known = ", ".join(str(version) for version in READABLE)
+        raise FormatError(f"format is {document.get('format')!r}; this version reads {known}")
     return _value(cls, document, cls.__name__)
 
 

@@ -17,11 +17,12 @@ def still_valid(command: Command, snapshot: ClusterSnapshot, now: float) -> Reas
     must also still fit, beside what others were granted and every waiting pod of higher priority.
     """
     workload = next((w for w in snapshot.workloads if w.key == command.workload), None)
-    if workload is None or workload.finished:
+    replaced = workload is not None and command.uid not in ("", workload.uid)
+    if workload is None or workload.finished or replaced:
         return because(ReasonCode.WORKLOAD_GONE, workload=str(command.workload))
     if workload.suspended != (command.kind is CommandKind.ADMIT):
         return because(ReasonCode.SUSPENSION_CHANGED, workload=str(command.workload))
-    if command.kind is CommandKind.RESIZE and workload.granted != command.from_replicas:
+    if command.kind is not CommandKind.ADMIT and workload.granted != command.from_replicas:
         return because(
             ReasonCode.SIZE_CHANGED,
             workload=str(command.workload),

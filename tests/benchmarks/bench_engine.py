@@ -18,7 +18,7 @@ from pathlib import Path
 
 from controlplane.engine.accounting import account
 from controlplane.engine.plan import plan
-from controlplane.engine.serialize import digest
+from controlplane.engine.fingerprint import digest
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
 from tests.builders import (
     NOW,
