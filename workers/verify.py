@@ -95,7 +95,8 @@ def _missing(
     running = running_replicas(workload, snapshot)
     if running != written.to_replicas:
         return f"{running} of {written.to_replicas} replicas ready"
-    if report is not None and report.productive is not None:
+    # a job that was suspended has nobody left to report
+    if written.to_replicas and report is not None and report.productive is not None:
         if report.reported_at <= written.applied_at:
             return "the trainer has not reported since"
         if report.productive != written.to_replicas:

@@ -208,3 +208,19 @@ def test_check(name: str) -> None:
 def test_running_replicas(pods: list[Pod], per_replica: int, want: int) -> None:
     workload = make_workload(shape=ReplicaShape(per_replica, {}))
     assert running_replicas(workload, make_snapshot(pods)) == want
+
+
+@pytest.mark.parametrize(
+    ("pods", "trainer", "want"),
+    [
+        ([], report(4, at=999), Outcome.DONE),  # nobody is left to report
+        ([], None, Outcome.DONE),
+        ([make_pod(0, deleting=True)], report(4, at=999), Outcome.WAIT),
+    ],
+)
+def test_a_suspended_job_is_done_once_its_pods_have_gone(
+    pods: list[Pod], trainer: TrainerReport | None, want: Outcome
+) -> None:
+    written = replace(WRITTEN, to_replicas=0)
+    snapshot = make_snapshot(pods, make_workload(0, suspended=True))
+    assert check(written, snapshot, trainer, 1010).outcome is want
