@@ -12,7 +12,6 @@ import marshal
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -65,12 +64,19 @@ def _packed(value: object) -> bytes:
 
 def _plain(value: Any) -> Any:
     """Lists, text and numbers instead of dataclasses and mappings, in one order."""
-    return _encoder(type(value))(value)
+    kind = type(value)
+    encode = _encoders.get(kind)
+    if encode is None:
+        encode = _encoders[kind] = _encoder(kind)
+    return encode(value)
 
 
-@cache
+#: worked out once a type
+_encoders: dict[type, Callable[[Any], Any]] = {}
+
+
 def _encoder(kind: type) -> Callable[[Any], Any]:
-    """How values of one type are made plain: worked out once a type."""
+    """How values of one type are made plain."""
     if kind in PLAIN:
         return lambda value: value
     if issubclass(kind, Enum):

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from controlplane.engine.accounting import account
-from controlplane.engine.plan import plan
 from controlplane.engine.fingerprint import digest
+from controlplane.engine.plan import plan
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
 from tests.builders import (
     NOW,

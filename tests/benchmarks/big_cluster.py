@@ -1,7 +1,7 @@
 """A large cluster for the engine's benchmarks: full but for a little, with everything going on.
 
-By default 10,000 nodes of 8 accelerators, 2,000 elastic jobs, 20,000 inelastic pods and 500 pods and
-jobs that wait. Made here from a seed; every number is an argument.
+By default 10,000 nodes of 8 accelerators, 2,000 elastic jobs, 20,000 inelastic pods, and 500 pods
+and jobs that wait. Made here from a seed; every number is an argument.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import random
 
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.queues import Quota, QueuePolicy
+from controlplane.engine.queues import QueuePolicy, Quota
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, TrainerReport, Workload
 from controlplane.engine.types import WorkloadKey
 from tests.builders import (
@@ -120,7 +120,7 @@ def _replica(job: Workload, index: int, node: str | None) -> Pod:
 def _serving_pods(names: list[str], count: int, shuffle: random.Random) -> list[Pod]:
     """Inelastic pods of 1 to 8 accelerators, packed."""
     pods: list[Pod] = []
-    room = {name: 8 for name in names}
+    room = dict.fromkeys(names, 8)
     queue = iter(names)
     node = next(queue)
     for i in range(count):
