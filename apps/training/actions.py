@@ -16,12 +16,12 @@ from apps.accounts.models import User
 from apps.clusters.models import Cluster
 from apps.core import audit, events
 from apps.elasticity.models import ElasticityPolicy
-from apps.training import sync
+from apps.training import faults, sync
 from apps.training.choices import JobPhase, ReplicaPhase
 from apps.training.events import job_event
 from apps.training.models import JobToken, Replica, TrainingJob
 from apps.training.observed import ObservedJob, observed_jobs
-from controlplane.engine.snapshot import ClusterSnapshot
+from controlplane.engine.snapshot import ClusterSnapshot, Node
 
 log = logging.getLogger(__name__)
 
@@ -65,22 +65,28 @@ def sync_jobs(
     changed = [
         (job, values) for job, values in wanted if job._state.adding or sync.changes(job, values)
     ]
+    nodes = {node.name: node for node in snapshot.nodes}
     written = []
     if changed:
         with transaction.atomic():
             # Ended ones first: a new object may have the name of one that is gone.
             for job, values in sorted(changed, key=lambda pair: not pair[1].get("finished_at")):
-                if write_alone(job, {**values, "observed_at": at}, found.get(job.uid)):
+                if write_alone(job, {**values, "observed_at": at}, found.get(job.uid), nodes):
                     written.append(job)
             events.publish_many([job_event(job) for job in written])
     return written
 
 
-def write_alone(job: TrainingJob, values: Mapping[str, Any], observed: ObservedJob | None) -> bool:
+def write_alone(
+    job: TrainingJob,
+    values: Mapping[str, Any],
+    observed: ObservedJob | None,
+    nodes: Mapping[str, Node],
+) -> bool:
     """Write one job; what the database refuses is logged, and holds up no other job."""
     try:
         with transaction.atomic():
-            write_job(job, values, observed)
+            write_job(job, values, observed, nodes)
     except (DataError, IntegrityError):
         log.exception("job %s (%s) can't be recorded", job.name, job.uid)
         return False
@@ -120,8 +126,14 @@ def wanted_values(
     return wanted
 
 
-def write_job(job: TrainingJob, values: Mapping[str, Any], observed: ObservedJob | None) -> None:
-    """Write the given fields and no others: trainers' reports write theirs at the same time."""
+def write_job(
+    job: TrainingJob,
+    values: Mapping[str, Any],
+    observed: ObservedJob | None,
+    nodes: Mapping[str, Node],
+) -> None:
+    """Write the given fields and no others: trainers' reports write theirs at the same time. A
+    replica that was lost to its node is noted."""
     adding = job._state.adding
     replicas_changed = observed is not None and job.replicas_digest != values["replicas_digest"]
     for name, value in values.items():
@@ -130,7 +142,10 @@ def write_job(job: TrainingJob, values: Mapping[str, Any], observed: ObservedJob
     if job.phase == JobPhase.DELETED:
         job.replicas.all().delete()
     elif observed is not None and replicas_changed:
-        create, update, delete = sync.replica_changes(job, observed.replicas, job.replicas.all())
+        before = list(job.replicas.all())
+        if not job.finished:
+            faults.record(job, faults.lost_to_nodes(before, observed, nodes), values["observed_at"])
+        create, update, delete = sync.replica_changes(job, observed.replicas, before)
         job.replicas.filter(pk__in=delete).delete()
         if update:
             Replica.objects.bulk_update(update, sync.REPLICA_FIELDS)

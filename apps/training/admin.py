@@ -1,7 +1,14 @@
 from django.contrib import admin
 
 from apps.core.administration import ReadOnlyAdmin
-from apps.training.models import RecoveryEvent, Replica, RunAttempt, TrainingJob
+from apps.training.models import (
+    NodeFault,
+    RecoveryEvent,
+    Replica,
+    RunAttempt,
+    ScalingPoint,
+    TrainingJob,
+)
 
 
 @admin.register(TrainingJob)
@@ -28,3 +35,15 @@ class RunAttemptAdmin(ReadOnlyAdmin):
 class RecoveryEventAdmin(ReadOnlyAdmin):
     list_display = ("started_at", "job", "kind", "duration_s", "step")
     list_filter = ("kind",)
+
+
+@admin.register(ScalingPoint)
+class ScalingPointAdmin(ReadOnlyAdmin):
+    list_display = ("job", "replicas", "samples_per_s", "samples", "updated_at")
+
+
+@admin.register(NodeFault)
+class NodeFaultAdmin(ReadOnlyAdmin):
+    list_display = ("at", "cluster", "node_name", "cause", "job")
+    list_filter = ("cluster", "cause")
+    search_fields = ("node_name",)

@@ -47,3 +47,12 @@ class FaultSignal(models.TextChoices):
     TERM = "TERM", "ask to end"
     STOP = "STOP", "hang"
     CONT = "CONT", "go on after STOP"
+
+
+class FaultCause(models.TextChoices):
+    """Why a job lost a replica to a node. All but the last are the node's own doing."""
+
+    NODE_GONE = "node_gone", "the node left the cluster with its pods"
+    NODE_NOT_READY = "node_not_ready", "the node isn't ready any more"
+    DEVICE_UNHEALTHY = "device_unhealthy", "a device of the node isn't offered any more"
+    POD_FAILED = "pod_failed", "the pod ended with an error on a node that looks well"

@@ -19,6 +19,7 @@ from rest_framework import serializers
 
 from apps.core import events
 from apps.core.api.errors import Refused
+from apps.training import scaling
 from apps.training.events import Event, job_event, recovery_event, sample_event
 from apps.training.models import RecoveryEvent, RunAttempt, ThroughputSample, TrainingJob
 from trainer_runtime import wire
@@ -42,6 +43,11 @@ class Batch:
     attempt_values: dict[str, Any] = field(default_factory=dict)
     samples: list[ThroughputSample] = field(default_factory=list)
     recoveries: list[RecoveryEvent] = field(default_factory=list)
+
+    def replicas(self, world_size: int) -> int:
+        """How many replicas a world of so many ranks is."""
+        known = self.attempt_values.get("ranks_per_replica", self.attempt.ranks_per_replica)
+        return world_size // (known or 1)
 
     def moment(self, seconds: float) -> datetime:
         """The server's time for the sender's. Raises ValidationError for one that no date holds."""
@@ -115,7 +121,10 @@ def record(
     reported = min(batch.moment(messages[-1].at), now)
     batch.attempt_values |= {"last_sequence": messages[-1].seq, "last_report_at": reported}
     ThroughputSample.objects.bulk_create(batch.samples, batch_size=500)
+    scaling.learn(job, batch.samples)
     RecoveryEvent.objects.bulk_create(batch.recoveries)
+    if any(event.kind in scaling.RESIZES for event in batch.recoveries):
+        batch.job_values["resize_cost_s"] = scaling.median_pause(job)
     save(attempt, batch.attempt_values)
     # What an attempt that is over still had in its buffer must not overwrite its successor.
     current = not job.attempts.filter(started_at__gt=attempt.started_at).exists()
@@ -154,8 +163,12 @@ def heartbeat(batch: Batch, message: wire.Heartbeat) -> None:
 
 
 def membership(batch: Batch, message: wire.Membership) -> None:
-    batch.job_values |= {"quorum_id": message.quorum_id, "productive": message.world_size}
     batch.attempt_values |= {"quorum_id": message.quorum_id, "world_size": message.world_size}
+    members = len(set(message.members))
+    if members and message.world_size and message.world_size % members == 0:
+        batch.attempt_values["ranks_per_replica"] = message.world_size // members
+    productive = batch.replicas(message.world_size)
+    batch.job_values |= {"quorum_id": message.quorum_id, "productive": productive}
     if message.step is not None:
         batch.job_values["committed_steps"] = message.step
     trainer_state(batch, message.state, message.at)
@@ -171,6 +184,8 @@ def trainer_state(batch: Batch, state: wire.TrainerState, at: float) -> None:
 
 def step(batch: Batch, message: wire.Step) -> None:
     attempt = batch.attempt
+    size = message.world_size
+    replicas = batch.replicas(size) if size is not None else None
     batch.samples.append(
         ThroughputSample(
             job_id=attempt.job_id,
@@ -183,6 +198,7 @@ def step(batch: Batch, message: wire.Step) -> None:
             loss=message.loss,
             global_batch_size=message.global_batch_size,
             world_size=message.world_size,
+            replicas=replicas,
             learning_rate=message.learning_rate,
             step_ms=message.step_ms,
         )
@@ -193,7 +209,7 @@ def step(batch: Batch, message: wire.Step) -> None:
         "throughput": message.samples_per_s,
         "global_batch_size": message.global_batch_size,
         "quorum_id": message.quorum_id,
-        "productive": message.world_size,
+        "productive": replicas,
     }
     batch.job_values |= {name: value for name, value in reported.items() if value is not None}
     batch.job_values["committed_steps"] = message.step

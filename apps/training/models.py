@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.elasticity.models import ElasticityPolicy
-from apps.training.choices import FINISHED_PHASES, JobPhase, ReplicaPhase
+from apps.training.choices import FINISHED_PHASES, FaultCause, JobPhase, ReplicaPhase
 
 COUNTS = ("desired", "granted", "running", "productive")
 
@@ -56,6 +56,11 @@ class TrainingJob(models.Model):
     # Since when the engine has wanted growth, or has been short after a fault (its History).
     growth_wanted_since = models.DateTimeField(null=True, blank=True)
     short_since = models.DateTimeField(null=True, blank=True)
+    # Accelerator-seconds of service until `attained_at`; since then it runs as `running` says.
+    attained = models.FloatField(default=0.0)
+    attained_at = models.DateTimeField(null=True, blank=True)
+    # Median pause of its last resizes, in seconds, as its trainers measured them.
+    resize_cost_s = models.FloatField(null=True, blank=True)
     # Of the observed replicas: their rows are read and compared only when this differs.
     replicas_digest = models.CharField(max_length=64, blank=True, editable=False)
     created_at = models.DateTimeField()
@@ -140,6 +145,8 @@ class RunAttempt(models.Model):
     last_report_at = models.DateTimeField(null=True, blank=True)
     last_sequence = models.BigIntegerField(default=-1)
     world_size = models.PositiveIntegerField(null=True, blank=True)
+    # A replica of several ranks; null until a membership has said who is in the world.
+    ranks_per_replica = models.PositiveIntegerField(null=True, blank=True)
     quorum_id = models.BigIntegerField(null=True, blank=True)
     first_step = models.PositiveBigIntegerField(null=True, blank=True)
     last_step = models.PositiveBigIntegerField(null=True, blank=True)
@@ -205,6 +212,7 @@ class ThroughputSample(models.Model):
     loss = models.FloatField(null=True)
     global_batch_size = models.PositiveBigIntegerField(null=True)
     world_size = models.PositiveIntegerField(null=True)
+    replicas = models.PositiveIntegerField(null=True)
     learning_rate = models.FloatField(null=True)
     step_ms = models.FloatField(null=True)
 
@@ -220,6 +228,77 @@ class ThroughputSample(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} step {self.step}"
+
+
+class ScalingPoint(models.Model):
+    """What a job's trainers measured at one size: running mean and variance of samples a second,
+    the newest samples weighing most once there are many (see `scaling.py`)."""
+
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="scaling")
+    replicas = models.PositiveIntegerField()
+    samples = models.PositiveIntegerField()
+    samples_per_s = models.FloatField()
+    variance = models.FloatField(default=0.0)
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["job", "replicas"]
+        constraints = [
+            models.UniqueConstraint(fields=["job", "replicas"], name="scaling_point_once"),
+            models.CheckConstraint(
+                condition=Q(replicas__gte=1, samples__gte=1), name="scaling_point_measured"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} at {self.replicas}"
+
+
+class NodeFault(models.Model):
+    """A job lost a replica to a node (see `faults.py`)."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="node_faults")
+    job = models.ForeignKey(TrainingJob, on_delete=models.CASCADE, related_name="node_faults")
+    node_name = models.CharField(max_length=253)
+    cause = models.CharField(max_length=20, choices=FaultCause.choices)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        constraints = [
+            models.CheckConstraint(condition=~Q(node_name=""), name="node_fault_node"),
+            models.CheckConstraint(
+                condition=Q(cause__in=FaultCause.values), name="node_fault_cause"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["cluster", "at"], name="node_fault_time"),
+            models.Index(fields=["at"], name="node_fault_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node_name} {self.cause} {self.at}"
+
+
+class InflowHour(models.Model):
+    """How many more accelerators demand without an elasticity policy took within one recorded
+    hour than it held at its beginning (see `inflow.py`). An hour without a row isn't known."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="inflow_hours")
+    resource = models.CharField(max_length=253)
+    hour = models.DateTimeField()
+    inflow = models.FloatField()
+
+    class Meta:
+        ordering = ["hour"]
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "resource", "hour"], name="inflow_once"),
+            models.CheckConstraint(condition=Q(inflow__gte=0), name="inflow_not_negative"),
+        ]
+        indexes = [models.Index(fields=["hour"], name="inflow_age")]
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.hour}"
 
 
 class JobToken(models.Model):

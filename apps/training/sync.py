@@ -59,7 +59,21 @@ def job_values(
     silent = job.last_report_at is None or at - job.last_report_at > SILENT_AFTER
     if silent:
         values |= {"productive": None, "throughput": None}
+    if (observed.running, per_replica) != (job.running, job.accelerators_per_replica):
+        values |= attained_values(job, at)
     return values
+
+
+def attained_values(job: TrainingJob, at: datetime) -> dict[str, Any]:
+    """The service so far, whenever the rate at which it grows is about to change."""
+    return {"attained": attained(job, at), "attained_at": at}
+
+
+def attained(job: TrainingJob, at: datetime) -> float:
+    """Accelerator-seconds that the job's running replicas have had until `at`."""
+    since = job.attained_at or at
+    held = (job.running or 0) * job.accelerators_per_replica
+    return job.attained + held * max(0.0, (at - since).total_seconds())
 
 
 def policy_values(name: str | None, policies: Mapping[str, ElasticityPolicy]) -> dict[str, Any]:
@@ -88,6 +102,7 @@ def ended_as(observed: ObservedJob) -> JobPhase:
 def finished_values(job: TrainingJob, phase: JobPhase, at: datetime) -> dict[str, Any]:
     return {
         **NOTHING_HELD,
+        **({} if job.finished else attained_values(job, at)),
         "phase": phase,
         "finished_at": job.finished_at or at,
         "throughput": None,

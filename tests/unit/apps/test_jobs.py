@@ -250,7 +250,7 @@ def test_reports_written_meanwhile_are_not_overwritten() -> None:
     cluster = Cluster.objects.get()
     [row] = actions.known_jobs(cluster, [])
     TrainingJob.objects.update(committed_steps=70, loss=1.5)
-    actions.write_job(row, {"granted": 9}, None)
+    actions.write_job(row, {"granted": 9}, None, {})
     job = TrainingJob.objects.get()
     assert (job.granted, job.committed_steps, job.loss) == (9, 70, 1.5)
 
