@@ -28,6 +28,7 @@ HARD_LIMIT_S = 30
 TICK_S = 5.0
 SECRETS_S = 30.0
 PRUNE_S = 300.0
+INFLOW_S = 600.0
 
 app = Celery("concertina")
 app.conf.update(
@@ -66,6 +67,11 @@ app.conf.update(
             "task": "workers.check_secrets",
             "schedule": SECRETS_S,
             "options": {"expires": SECRETS_S},
+        },
+        "inflow": {
+            "task": "workers.record_inflow",
+            "schedule": INFLOW_S,
+            "options": {"expires": INFLOW_S},
         },
         "prune": {"task": "workers.prune", "schedule": PRUNE_S, "options": {"expires": PRUNE_S}},
     },

@@ -6,43 +6,34 @@ Each function reads one thing of the record; `inputs` puts them into the observe
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-
-from django.db.models import Avg
+from datetime import UTC, datetime
 
 from apps.clusters.models import Cluster
 from apps.clusters.selectors import cluster_policy
-from apps.decisions.choices import CommandState
-from apps.decisions.models import Command as CommandRow
-from apps.decisions.selectors import live_commands
+from apps.decisions.selectors import demand_histories, live_commands
 from apps.elasticity.selectors import policies
 from apps.priorities import selectors as priorities
-from apps.training.models import ThroughputSample, TrainingJob
+from apps.training import scaling, sync
+from apps.training.models import TrainingJob
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.snapshot import (
-    ClusterSnapshot,
-    History,
-    InFlight,
-    TrainerReport,
-)
+from controlplane.engine.snapshot import ClusterSnapshot, InFlight, TrainerReport
 from controlplane.engine.types import WorkloadKey
-
-#: resizes are remembered this long: the window of a policy's restart budget
-HISTORY = timedelta(hours=1)
-#: throughput by size comes from samples of this long
-CURVE = timedelta(minutes=15)
+from workers.histories import histories_of, inflow_of, node_histories
 
 
 def inputs(snapshot: ClusterSnapshot, cluster: Cluster, now: float) -> ClusterSnapshot:
     """The snapshot with everything that only our record knows."""
     jobs = {key_of(job): job for job in live_jobs(cluster)}
+    policy = cluster_policy(cluster)
     return dataclasses.replace(
         snapshot,
         reports=reports_of(jobs, now),
         in_flight=in_flight_of(cluster),
         history=histories_of(cluster, jobs, now),
+        node_history=node_histories(cluster, policy, now),
+        demand_history=demand_histories(cluster),
+        inflow=inflow_of(cluster, policy, now),
     )
 
 
@@ -83,68 +74,24 @@ def in_flight_of(cluster: Cluster) -> tuple[InFlight, ...]:
 def reports_of(
     jobs: Mapping[WorkloadKey, TrainingJob], now: float
 ) -> dict[WorkloadKey, TrainerReport]:
-    """What trainers last said; a job whose trainer never reported has no entry."""
+    """What trainers last said, and what was measured of their jobs; a job whose trainer never
+    reported has no entry."""
     reporting = {key: job for key, job in jobs.items() if job.last_report_at is not None}
-    curves = curves_of(reporting.values(), now)
+    at = datetime.fromtimestamp(now, UTC)
+    curves = scaling.curves((job.pk for job in reporting.values()), at)
+    nothing: tuple[scaling.Curve, scaling.Curve] = ({}, {})
     return {
         key: TrainerReport(
             productive=job.productive,
             quorum_id=job.quorum_id,
             committed_steps=job.committed_steps,
             total_steps=job.total_steps,
-            throughput=curves.get(job.pk, {}),
-            resize_cost_s=None,
+            throughput=curves.get(job.pk, nothing)[0],
+            resize_cost_s=job.resize_cost_s,
             reported_at=job.last_report_at.timestamp(),
+            deviation=curves.get(job.pk, nothing)[1],
+            samples_per_step=job.global_batch_size,
+            attained=sync.attained(job, at),
         )
         for key, job in reporting.items()
     }
-
-
-def curves_of(jobs: Iterable[TrainingJob], now: float) -> dict[object, dict[int, float]]:
-    """Mean samples a second by world size, for each job id."""
-    since = datetime.fromtimestamp(now, UTC) - CURVE
-    rows = (
-        ThroughputSample.objects.filter(
-            job__in=[job.pk for job in jobs],
-            at__gte=since,
-            samples_per_s__isnull=False,
-            world_size__isnull=False,
-        )
-        .values_list("job_id", "world_size")
-        .annotate(rate=Avg("samples_per_s"))
-        .order_by("job_id", "world_size")
-    )
-    curves: dict[object, dict[int, float]] = defaultdict(dict)
-    for job_id, size, rate in rows:
-        curves[job_id][size] = rate
-    return curves
-
-
-def histories_of(
-    cluster: Cluster, jobs: Mapping[WorkloadKey, TrainingJob], now: float
-) -> dict[WorkloadKey, History]:
-    """When each job was last resized or restarted, and its resizes of the last hour."""
-    since = datetime.fromtimestamp(now, UTC) - HISTORY
-    resizes: dict[object, list[float]] = defaultdict(list)
-    applied = (
-        CommandRow.objects.filter(job__cluster=cluster, applied_at__gte=since)
-        .exclude(state__in=[CommandState.REFUSED, CommandState.FAILED])
-        .order_by("applied_at")
-        .values_list("job_id", "applied_at")
-    )
-    for job_id, at in applied:
-        resizes[job_id].append(at.timestamp())
-    return {
-        key: History(
-            last_resize_at=_seconds(job.last_resize_at),
-            last_restart_at=_seconds(job.last_restart_at),
-            resizes=tuple(resizes.get(job.pk, ())),
-            growth_wanted_since=_seconds(job.growth_wanted_since),
-            short_since=_seconds(job.short_since),
-        )
-        for key, job in jobs.items()
-    }
-
-
-def _seconds(at: datetime | None) -> float | None:
-    return at.timestamp() if at is not None else None

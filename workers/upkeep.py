@@ -12,7 +12,8 @@ from apps.clusters.models import CapacitySample, Cluster
 from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
 from apps.decisions.models import Plan
-from apps.training.models import ThroughputSample
+from apps.training import inflow, scaling
+from apps.training.models import InflowHour, NodeFault, ScalingPoint, ThroughputSample
 from workers import mailbox
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,9 @@ ABANDONED = timedelta(seconds=8)
 #: and is given to another at most this often, seconds
 RETRY_S = 10
 
-KEEP_SAMPLES = timedelta(days=7)
+KEEP_SAMPLES = inflow.SAMPLES_KEPT
+#: longer than any window that makes a node a repeat offender
+KEEP_FAULTS = timedelta(days=90)
 #: plans without commands are only of interest while somebody may ask why nothing happened
 KEEP_PLANS = timedelta(days=2)
 KEEP_DECIDED = timedelta(days=90)
@@ -55,12 +58,22 @@ def prune(now: datetime | None = None) -> dict[str, int]:
     old = {
         "capacity": CapacitySample.objects.filter(at__lt=at - KEEP_SAMPLES),
         "throughput": ThroughputSample.objects.filter(at__lt=at - KEEP_SAMPLES),
+        "scaling": ScalingPoint.objects.filter(updated_at__lt=at - scaling.KEPT),
+        "faults": NodeFault.objects.filter(at__lt=at - KEEP_FAULTS),
+        "inflow": InflowHour.objects.filter(hour__lt=at - inflow.KEPT),
         "plans": Plan.objects.filter(last_seen_at__lt=at - KEEP_PLANS).exclude(
             pk__in=with_commands
         ),
         "decided": Plan.objects.filter(last_seen_at__lt=at - KEEP_DECIDED),
     }
     return {name: _delete(rows) for name, rows in old.items()}
+
+
+def record_inflow(now: datetime | None = None) -> int:
+    """Take the capacity samples of whole hours into what forecasts are made from; how many hours
+    of how many resources were new."""
+    at = now or datetime.now(UTC)
+    return sum(inflow.record_inflow(cluster, at) for cluster in Cluster.objects.all())
 
 
 def _delete(rows: QuerySet[Any]) -> int:

@@ -13,6 +13,14 @@ def prune() -> None:
     run()
 
 
+@app.task(name="workers.record_inflow", ignore_result=True)
+def record_inflow() -> None:
+    """Sum the last hours' capacity up for the forecasts."""
+    from workers.upkeep import record_inflow as run
+
+    run()
+
+
 @app.task(name="workers.ensure_job_secret", ignore_result=True)
 def ensure_job_secret(job_id: str) -> None:
     """Give a managed job the Secret that its pods take their telemetry settings from."""

@@ -9,7 +9,13 @@ import pytest
 
 from apps.clusters.models import CapacitySample, Cluster
 from apps.decisions.models import Command, Plan
-from apps.training.models import RunAttempt, ThroughputSample
+from apps.training.models import (
+    InflowHour,
+    NodeFault,
+    RunAttempt,
+    ScalingPoint,
+    ThroughputSample,
+)
 from tests.unit.workers.records import AT, make_cluster_row, make_command_row, make_job_row
 from workers import mailbox, upkeep
 from workers.tasks import loop
@@ -62,12 +68,33 @@ def test_prune_takes_what_is_old_and_nothing_else() -> None:
         at = AT + timedelta(hours=hours)
         CapacitySample.objects.create(cluster=row, at=at, resource="r", total=0, states={})
         ThroughputSample.objects.create(job=job, attempt=attempt, sequence=hours, at=at, step=1)
+        ScalingPoint.objects.create(
+            job=job, replicas=1 + hours, samples=1, samples_per_s=1.0, updated_at=at
+        )
+    for days in (0, 80):
+        at = AT - timedelta(days=days)
+        NodeFault.objects.create(cluster=row, job=job, node_name="n0", cause="node_gone", at=at)
+        InflowHour.objects.create(cluster=row, resource="r", hour=at, inflow=0.0)
     gone = upkeep.prune(AT + timedelta(days=8))
-    assert gone == {"capacity": 1, "throughput": 1, "plans": 1, "decided": 0}
+    assert gone == {
+        "capacity": 1, "throughput": 1, "scaling": 1, "faults": 0, "inflow": 1, "plans": 1,
+        "decided": 0,
+    }  # fmt: skip
+    assert upkeep.prune(AT + timedelta(days=11))["faults"] == 1
     assert not Plan.objects.filter(pk=idle.pk).exists()
     assert Plan.objects.filter(pk=decided.pk).exists()  # what was done is remembered longer
     assert upkeep.prune(AT + timedelta(days=91))["decided"] == 1
     assert not Command.objects.exists()
+
+
+def test_inflow_is_recorded_for_every_cluster() -> None:
+    for name in ("east", "west"):
+        row = make_cluster_row(name)
+        for minutes in range(0, 60, 10):
+            at = AT + timedelta(minutes=minutes)
+            CapacitySample.objects.create(cluster=row, at=at, resource="r", total=0, states={})
+    assert upkeep.record_inflow(AT + timedelta(hours=1)) == 2
+    assert upkeep.record_inflow(AT + timedelta(hours=1)) == 0
 
 
 def make_plan(row: Cluster, number: int) -> Plan:
