@@ -120,8 +120,11 @@ class ElasticityPolicy(models.Model):
         for error in engine.validate(to_engine(self)):
             if getattr(self, error.field, None) is None and error.field in REQUIRED:
                 continue  # "this field is required" is said already
-            said = f"{error.value!r} {error.message}."
-            errors.setdefault(error.field, []).append(ValidationError(said, "invalid"))
+            # a window's field is a path: forms and clients know the field that it lies in
+            name = error.field.partition("[")[0]
+            where = "" if name == error.field else f"{error.field}: "
+            said = f"{where}{error.value!r} {error.message}."
+            errors.setdefault(name, []).append(ValidationError(said, "invalid"))
         if errors:
             raise ValidationError(errors)
 

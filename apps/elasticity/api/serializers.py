@@ -11,7 +11,7 @@ from apps.elasticity.models import ElasticityPolicy
 
 @extend_schema_field({"type": "array", "items": {"type": "object", "additionalProperties": {}}})
 class ScheduleField(serializers.JSONField):
-    """Windows of time in which the bounds differ; `engine/policy.py` says what one holds."""
+    """Windows of time in which the bounds differ; `engine/schedules.py` says what one holds."""
 
 
 class ElasticityPolicySerializer(serializers.ModelSerializer):

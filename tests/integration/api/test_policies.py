@@ -26,6 +26,13 @@ MAY = {
     ],
 }
 GIVEN = {"name": "steady", "min_replicas": 1, "max_replicas": 4}
+NIGHTS = {
+    "name": "nights",
+    "from": "20:00",
+    "until": "06:00",
+    "timezone": "Europe/Berlin",
+    "max_replicas": 16,
+}
 
 
 def test_a_policys_life(make_api: Api) -> None:
@@ -48,6 +55,17 @@ def test_a_policys_life(make_api: Api) -> None:
     assert (listed[0]["actor"], listed[0]["after"]) == ("ann", None)
 
 
+def test_windows_of_time_are_kept_and_a_wrong_one_is_named(make_api: Api) -> None:
+    ann = make_api("ann", **MAY)
+    made = ann.post(POLICIES, {**GIVEN, "schedule": [NIGHTS]}).json()
+    assert made["schedule"] == [NIGHTS]
+    url = f"{POLICIES}{made['id']}/"
+    refused = ann.patch(url, {"schedule": [NIGHTS, {**NIGHTS, "name": "b", "from": "8:00"}]})
+    assert refused.status_code == 400
+    assert "schedule[1].from: '8:00' must be a time from 00:00 to 23:59" in refused.content.decode()
+    assert ElasticityPolicy.objects.get().schedule == [NIGHTS]
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"min_replicas": 5}, "max_replicas"),  # 5 > 4
     ({"min_replicas": 0}, "min_replicas"),
@@ -67,6 +85,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"batch_policy": "grow"}, "batch_policy"),
     ({"lr_rule": "linear"}, "lr_rule"),  # the batch is preserved
     ({"schedule": {"a": 1}}, "schedule"),
+    ({"schedule": ["nights"]}, "schedule"),
+    ({"schedule": [{**NIGHTS, "timezone": "Mars/Olympus"}]}, "schedule"),
+    ({"schedule": [{**NIGHTS, "max_replicas": 0}]}, "schedule"),
     ({"name": "Not A Name"}, "name"),
     ({"name": "trailing-"}, "name"),
     ({"name": ""}, "name"),

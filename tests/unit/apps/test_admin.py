@@ -63,6 +63,7 @@ def test_a_policy_is_made_and_changed_with_its_history(staff: Client) -> None:
         ({"replica_discrete_values": "7"}, "replica_discrete_values"),
         ({"replica_discrete_values": "[1"}, "replica_discrete_values"),
         ({"lr_rule": "sqrt"}, "lr_rule"),
+        ({"schedule": '["nights"]'}, "schedule"),
         ({"name": "taken"}, "name"),
     ],
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -253,6 +256,19 @@ def test_bounds_are_checked_beside_those_of_the_policy(own, bounds, want):
     assert [error.field for error in validate_schedule(policy)] == want
 
 
+def test_the_example_of_the_guide_is_taken():
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "schedules.md").read_text()
+    windows = json.loads(page.split("```json\n")[1].split("```")[0])
+    policy = scheduled(*windows)
+    assert validate(policy) == []
+    assert [bounds_at(policy, at(now))[0] for now in ("2026-03-04T22:00", "2026-03-07T22:00")] == [
+        "nights",
+        "weekend",
+    ]
+    # the night of a Friday reaches into the weekend, and comes first
+    assert bounds_at(policy, at("2026-03-07T04:00"))[0] == "nights"
+
+
 def test_a_policy_without_schedule_is_returned_as_it_is():
     policy = make_policy()
     assert bounds_at(policy, 0.0) == (None, policy)
@@ -299,8 +315,6 @@ def test_nothing_changes_before_the_next_change_and_then_it_does(policy, now):
 @given(schedules(), st.integers(int(at("2026-01-01")), int(at("2027-01-01"))))
 def test_the_clocks_agree_with_the_window_on_days_without_change(policy, now):
     """Beside the definition by instants: what somebody reads off a clock on the wall."""
-    from zoneinfo import ZoneInfo
-
     holds = None
     for window in policy.schedule:
         local = datetime.fromtimestamp(now, ZoneInfo(window["timezone"]))
