@@ -28,6 +28,8 @@ COMMAND_TIMEOUT_S = 600.0
 MOST_IDLE_TICKS = 1000
 #: a plan that waits for time alone isn't asked for sooner than this, seconds
 LEAST_WAIT_S = 1.0
+#: unix times are exact to less than this, seconds
+ROUNDING_S = 1e-5
 #: resizes that demand of higher priority or a broken node dictates: no flaps
 FORCED = frozenset(
     {ReasonCode.SHRINKS_FOR_PRIORITY, ReasonCode.SHRINKS_AFTER_FAULT, ReasonCode.PREEMPTED}
@@ -59,6 +61,7 @@ class Simulation:
         self._next_tick: float | None = None
         self._plan_at: float | None = None
         self._planned_at = -math.inf
+        self._ticked_at = -math.inf
         self._wake: float | None = None
         self._idle_ticks = 0
 
@@ -197,21 +200,26 @@ class Simulation:
         """Only moves the clock."""
 
     def _schedule_tick(self) -> None:
-        """The next multiple of the period, unless there is nothing to plan."""
+        """The next multiple of the period (now, if that is one and hasn't ticked yet), unless
+        there is nothing to plan."""
         if self._next_tick is not None or not self.cluster.jobs:
             return
         period, since = self.cycle.period_s, self.now - self.scenario.start
-        at = self.scenario.start + period * (math.floor((since + 1e-5) / period) + 1)
-        if abs(since - period * round(since / period)) < 1e-5 and self._planned_at < self.now:
+        nearest = round(since / period)
+        if abs(since - period * nearest) < ROUNDING_S and self._ticked_at < self.now:
             at = self.now
+        else:
+            at = self.scenario.start + period * (math.floor((since + ROUNDING_S) / period) + 1)
         self._next_tick = at
         self.agenda.at(at, self._tick)
 
     def _tick(self) -> None:
-        self._next_tick = None
+        self._next_tick, self._ticked_at = None, self.now
         running = any(job.placement or job.flight for job in self.cluster.jobs.values())
         self._idle_ticks = 0 if running or self.agenda.next_at() else self._idle_ticks + 1
-        if not self._at_rest():
+        if self._at_rest():
+            self._schedule_tick()
+        else:
             self._plan_by(self.now)
 
     def _at_rest(self) -> bool:
