@@ -80,7 +80,8 @@ def validate_schedule(policy: ElasticityPolicy) -> list[FieldError]:
 
 def bounds_at(policy: ElasticityPolicy, now: float) -> tuple[str | None, ElasticityPolicy]:
     """The window that holds at `now` (unix seconds; None: none does), and the policy with the
-    bounds that hold then and without a schedule.
+    bounds that hold then. It keeps its schedule, for `next_change`; that was written beside the
+    policy's own bounds, so don't validate the result again.
 
     Its valid sizes stay on the grid of the policy: `min + k*step`, also below its own minimum
     where the window's is lower, or those of its list within the window's bounds. The policy must
@@ -92,7 +93,7 @@ def bounds_at(policy: ElasticityPolicy, now: float) -> tuple[str | None, Elastic
     starts, holders = _timeline(windows, int(now // DAY_S))
     holder = holders[bisect_right(starts, now) - 1]
     if holder is None:
-        return None, dataclasses.replace(policy, schedule=())
+        return None, policy
     window = windows[holder]
     return window.name, _within(policy, window.low, window.high)
 
@@ -239,7 +240,7 @@ def _within(policy: ElasticityPolicy, low: int | None, high: int | None) -> Elas
         listed = tuple(n for n in listed if n <= last and (low is None or n >= low))
         first = min(listed, default=first)
     return dataclasses.replace(
-        policy, min_replicas=first, max_replicas=last, replica_discrete_values=listed, schedule=()
+        policy, min_replicas=first, max_replicas=last, replica_discrete_values=listed
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -86,7 +87,7 @@ def test_the_window_that_holds(windows, now, want):
     name, policy = bounds_at(scheduled(*windows), at(now))
     assert name == want
     assert policy.max_replicas == (16 if want else 8)
-    assert policy.schedule == ()
+    assert policy.schedule == windows
 
 
 EARLY = {"from": "02:30", "until": "04:00"}
@@ -186,7 +187,10 @@ def test_sizes_stay_on_the_grid_of_the_policy(own, bounds, want):
     name, found = bounds_at(policy, at("2026-03-02T23:00"))
     assert name == "nights"
     assert valid_sizes(found) == want
-    assert validate(found) == []
+    assert validate(replace(found, schedule=())) == []
+    # asked again, it says the same
+    assert bounds_at(found, at("2026-03-02T23:00")) == (name, found)
+    assert next_change(found, at("2026-03-02T23:00")) == at("2026-03-03T06:00")
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,8 @@ def schedules(draw):
 def test_nothing_changes_before_the_next_change_and_then_it_does(policy, now):
     name, found = bounds_at(policy, now)
     change = next_change(policy, now)
-    assert validate(found) == []
+    assert validate(replace(found, schedule=())) == []
+    assert next_change(found, now) == change
     if change is None:
         assert all(bounds_at(policy, now + hours * 3600)[0] == name for hours in range(24 * 15))
         return
