@@ -143,7 +143,12 @@ class Command(models.Model):
                 name="command_applied_at",
             ),
         ]
-        indexes = [models.Index(fields=["job", "-created_at"], name="command_job_time")]
+        indexes = [
+            models.Index(fields=["job", "-created_at"], name="command_job_time"),
+            # each cycle reads the last resizes and the last failures
+            models.Index(fields=["applied_at"], name="command_applied"),
+            models.Index(fields=["finished_at"], name="command_ended"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.from_replicas} -> {self.to_replicas} ({self.state})"
