@@ -33,14 +33,14 @@ class Book:
     damping: Mapping[str, Any] = field(default_factory=dict)
     exponent: float = 0.9
     spread_loss: float = 0.0
-    _names: dict[ElasticityPolicy, str] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
 
     def policy(self, low: int, high: int, **fields: Any) -> ElasticityPolicy:
         """The policy with these bounds, the scenario's damping and these fields."""
         values = {**self.damping, **fields}
         policy = ElasticityPolicy("", low, high, **values)
         number = len(self._names) + 1
-        name = self._names.setdefault(policy, f"elastic-{number:03}")
+        name = self._names.setdefault(repr(policy), f"elastic-{number:03}")
         return replace(policy, name=name)
 
     def model(self) -> JobModel:

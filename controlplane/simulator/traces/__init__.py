@@ -10,6 +10,7 @@ from controlplane.simulator.traces.base import Trace
 from controlplane.simulator.traces.elasticflow import elasticflow
 from controlplane.simulator.traces.jobs_csv import jobs_csv
 from controlplane.simulator.traces.openb import openb
+from controlplane.simulator.traces.pollux import pollux
 
 __all__ = ["READERS", "Trace"]
 
@@ -17,4 +18,5 @@ READERS: dict[str, Callable[[Fields, Path], Trace]] = {
     "jobs": jobs_csv,
     "elasticflow": elasticflow,
     "openb": openb,
+    "pollux": pollux,
 }
