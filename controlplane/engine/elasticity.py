@@ -42,7 +42,6 @@ class Growth:
         self.capacity, self.quota, self.policies = capacity, quota, policies
         self._inflow, self._now = inflow, now
         self.memo = memo
-        self._sharing = Sharing(policies, quota, memo)
         self._due: list[float] = []
         #: accelerators that may still be given out, by resource, and what the rest is kept for
         self._room: dict[str, int] = {}
@@ -63,7 +62,8 @@ class Growth:
     def _group(self, group: Group) -> None:
         room = self._room_for(group.resource)
         held = sum(group.held(job) * job.accelerators[1] for job in group.jobs)
-        ideals = self._sharing.ideals(group, held + room, step="wish")
+        sharing = Sharing(group, held + room, self.policies, self.quota, self.memo)
+        ideals = sharing.ideals()
         frozen: set[int] = set()
         capped: set[int] = set()
         for job in group.jobs:
@@ -72,7 +72,7 @@ class Growth:
                 self._damp(job, frozen, capped)
         ready = [job for job in group.jobs if id(job) not in frozen | capped]
         while True:
-            shares = self._sharing.ideals(group, held + room, frozen, capped, step="share")
+            shares = sharing.ideals(frozen, capped)
             poor = [job for job in ready if not self._worthwhile(group, job, shares[id(job)])]
             if not poor:
                 break
@@ -86,11 +86,18 @@ class Growth:
         """Towards the shares: from free places, then from equals; then what is left over."""
         givers = [job for job in group.jobs if id(job) not in frozen | group.waiting]
         transfers = Transfers(givers, self.policies, self.quota, self._objective(group))
-        for job in sorted(ready, key=lambda job: _place_in_line(group, job)):
+        takers = [job for job in ready if (job.share or 0) > group.held(job)]
+        for job in sorted(takers, key=lambda job: _place_in_line(group, job)):
             self._towards_share(group, job, transfers)
-        for job in sorted(ready, key=lambda job: _place_in_line(group, job)):
-            if id(job) not in group.waiting and job.target >= job.workload.granted:
-                self._leftover(job)
+        rest = [
+            job
+            for job in ready
+            if id(job) not in group.waiting and job.target >= job.workload.granted
+        ]
+        if self._room_for(group.resource):
+            rest.sort(key=lambda job: _place_in_line(group, job))
+        for job in rest:
+            self._leftover(job)
 
     def _objective(self, group: Group) -> Objective:
         queue = self.policies.queues.get(group.jobs[0].workload.queue)
@@ -128,13 +135,13 @@ class Growth:
     def _take_step(self, group: Group | None, job: Job, size: int, *, quiet: bool) -> Reason | None:
         """Takes the places, and the quota, of one step; why not, otherwise."""
         held = group.held(job) if group else job.target
-        curve = self.memo.curve(job)
-        if held and curve.rate(size) <= curve.rate(held):
-            return _gain_too_small(job, size, self._gain(job, held, size))
         resource, each = job.accelerators
         needs = (size - held) * each
         if needs > self._room_for(resource):
-            return self._no_room(job, size, needs)
+            return self._no_room(job, size)
+        curve = self.memo.curve(job)
+        if held and curve.rate(size) <= curve.rate(held):
+            return _gain_too_small(job, size, self._gain(job, held, size))
         available = self.quota.available(job.workload.queue, resource)
         if available is not None and available < needs:
             return because(
@@ -169,7 +176,7 @@ class Growth:
             found = self._room[resource] = max(0, self.capacity.free(resource) - kept[0])
         return found
 
-    def _no_room(self, job: Job, size: int, needs: int) -> Reason:
+    def _no_room(self, job: Job, size: int) -> Reason:
         resource = job.accelerators[0]
         kept, purpose = self._kept[resource]
         pods = (size - job.target) * job.pods_per_replica

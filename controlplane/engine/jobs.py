@@ -65,13 +65,12 @@ class Job:
 
     @property
     def pods_per_replica(self) -> int:
-        return self.workload.shape.pods_per_replica
+        return self.replicas.size
 
     @property
     def accelerators(self) -> tuple[str, int]:
         """The accelerator that a replica asks for, and how many."""
-        name, n = (self.shape.accelerators or (("accelerators", 0),))[0]
-        return name, n * self.pods_per_replica
+        return self.replicas.accelerators
 
     @property
     def changed(self) -> bool:
@@ -181,7 +180,7 @@ def load_jobs(
     flights = {flight.workload: flight for flight in snapshot.in_flight}
     ordered = sorted(
         (w for w in snapshot.workloads if w.managed),
-        key=lambda w: (-w.priority, w.created_at, w.key),
+        key=lambda w: (-w.priority, w.created_at, *w.key.parts),
     )
     jobs = []
     for workload in ordered:

@@ -123,7 +123,7 @@ class _Cycle:
         wake: float | None,
     ) -> Plan:
         commands = [command for job in self.jobs if (command := _command(job)) is not None]
-        decisions = sorted((_decision(job) for job in self.jobs), key=lambda d: d.workload)
+        decisions = sorted((_decision(job) for job in self.jobs), key=lambda d: d.workload.parts)
         return Plan(
             digest=self.index.digest(self.snapshot, self.policies, self.now),
             now=self.now,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 Number = int | float | str
 
@@ -221,6 +222,7 @@ class Reason:
     numbers: Mapping[str, Number]
 
 
+@lru_cache(maxsize=16_384, typed=True)  # most of a cycle's reasons are those of the last
 def because(code: ReasonCode, /, **numbers: Number) -> Reason:
     """The reason with its sentence filled in; `from_` is written as {from}.
 

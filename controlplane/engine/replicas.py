@@ -19,11 +19,17 @@ class Replicas:
     though every pod of theirs has a place (no capacity helps them). `standing`: index -> pods that
     haven't ended and aren't leaving."""
 
-    __slots__ = ("completed", "placed", "pods", "running", "shape", "size", "standing", "stuck")
+    __slots__ = (
+        "accelerators", "completed", "placed", "pods", "running", "shape", "size", "standing",
+        "stuck",
+    )  # fmt: skip
 
     def __init__(self, workload: Workload, pods: Sequence[Pod]) -> None:
         self.size = workload.shape.pods_per_replica
         self.shape: PodShape = shape_of(workload.shape)
+        name, n = (self.shape.accelerators or (("accelerators", 0),))[0]
+        #: the accelerator that a replica asks for, and how many
+        self.accelerators = (name, n * self.size)
         self.pods = numbered(workload, pods)
         placed: Counter[int] = Counter()
         ready: Counter[int] = Counter()

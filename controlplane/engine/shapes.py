@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.engine.snapshot import Node, Pod, ReplicaShape
 from controlplane.engine.types import NodeAffinity, PodPhase, Toleration
@@ -21,10 +21,16 @@ class PodShape:
     tolerations: tuple[Toleration, ...] = ()
     node_selector: tuple[tuple[str, str], ...] = ()
     affinity: NodeAffinity = ()
+    accelerators: tuple[tuple[str, int], ...] = field(init=False, compare=False)
+    _hash: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def accelerators(self) -> tuple[tuple[str, int], ...]:
-        return tuple((name, n) for name, n in self.requests if is_accelerator(name))
+    def __post_init__(self) -> None:
+        found = tuple([(name, n) for name, n in self.requests if is_accelerator(name)])
+        object.__setattr__(self, "accelerators", found)
+        object.__setattr__(self, "_hash", hash((self.requests, self.wishes)))
+
+    def __hash__(self) -> int:
+        return self._hash  # a cycle looks shapes up some thousand times
 
     @property
     def wishes(self) -> tuple[object, object, object]:

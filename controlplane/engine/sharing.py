@@ -7,8 +7,9 @@ placement, quota and damping allow.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 
 from controlplane.engine.curves import Curve
@@ -19,6 +20,8 @@ from controlplane.engine.policy import PolicySet
 from controlplane.engine.queues import QueuePolicy
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.types import Objective
+
+Ideals = dict[int, int]
 
 _NO_QUEUE = QueuePolicy(name="")
 
@@ -69,72 +72,83 @@ class Memo:
 
 
 class Sharing:
-    """Ideals of one cycle. `frozen`: jobs that keep what they have; `capped`: jobs that may not
-    have more than they hold."""
+    """The ideals of one group: what each of its jobs should have of `units` accelerators."""
 
-    def __init__(self, policies: PolicySet, quota: QuotaLedger, memo: Memo) -> None:
-        self._policies, self._quota, self.memo = policies, quota, memo
+    def __init__(
+        self, group: Group, units: int, policies: PolicySet, quota: QuotaLedger, memo: Memo
+    ) -> None:
+        self._group, self._policies, self._memo = group, policies, memo
+        self._queues = _by_queue(group.jobs)
+        self._budgets = self._split(units, quota)
+        self._claims = {
+            name: [self._claim(self._queue(name), job) for job in jobs]
+            for name, jobs in self._queues.items()
+        }
 
-    def ideals(
-        self,
-        group: Group,
-        units: int,
-        frozen: set[int] | None = None,
-        capped: set[int] | None = None,
-        step: str = "",
-    ) -> dict[int, int]:
-        """id of a job -> replicas. `units`: accelerators that the whole group may have."""
-        queues = _by_queue(group.jobs)
-        budgets = self._budgets(group, queues, units)
-        found: dict[int, int] = {}
-        for name, jobs in queues.items():
-            queue = self._policies.queues.get(name, _NO_QUEUE)
-            claims = [
-                self._claim(group, queue, job, frozen or set(), capped or set()) for job in jobs
-            ]
-            where = (group.priority, group.resource, name, step)
-            sizes = self.memo.shared(where, claims, budgets[name], queue.objective)
-            found.update({id(job): sizes[job.name] for job in jobs})
+    def ideals(self, frozen: Set[int] = frozenset(), capped: Set[int] = frozenset()) -> Ideals:
+        """id of a job -> replicas. `frozen`: jobs that keep what they have; `capped`: jobs that may
+        not have more than they hold."""
+        found: Ideals = {}
+        step = "wish" if not frozen and not capped else "share"
+        for name, jobs in self._queues.items():
+            claims = self._claims[name]
+            if frozen or capped:
+                claims = [
+                    _held(claim, id(job) in frozen) if id(job) in frozen | capped else claim
+                    for job, claim in zip(jobs, claims, strict=True)
+                ]
+            where = (self._group.priority, self._group.resource, name, step)
+            objective = self._queue(name).objective
+            sizes = self._memo.shared(where, claims, self._budgets[name], objective)
+            for job in jobs:
+                found[id(job)] = sizes[job.name]
         return found
 
-    def _budgets(self, group: Group, queues: dict[str, list[Job]], units: int) -> dict[str, int]:
-        """Accelerators for each queue, by weight; never more than its quota and its jobs allow."""
-        parts, ceilings = {}, {}
-        for name, jobs in queues.items():
-            held = sum(group.held(job) * job.accelerators[1] for job in jobs)
-            ceiling = sum(job.sizes[-1] * job.accelerators[1] for job in jobs)
-            available = self._quota.available(name, group.resource) if name else None
+    def _queue(self, name: str) -> QueuePolicy:
+        return self._policies.queues.get(name, _NO_QUEUE)
+
+    def _split(self, units: int, quota: QuotaLedger) -> dict[str, int]:
+        """Accelerators for each queue, by weight; never more than its quota and its jobs allow, nor
+        less than what its jobs keep anyhow."""
+        parts = {}
+        for name, jobs in self._queues.items():
+            held = sum([self._group.held(job) * job.accelerators[1] for job in jobs])
+            floor = sum([self._floor(job) * job.accelerators[1] for job in jobs])
+            ceiling = sum([job.sizes[-1] * job.accelerators[1] for job in jobs])
+            available = quota.available(name, self._group.resource) if name else None
             if available is not None:
                 ceiling = min(ceiling, held + available)
-            queue = self._policies.queues.get(name, _NO_QUEUE)
-            ceilings[name] = max(0, ceiling)
-            parts[name] = Part(weight=queue.weight, floor=0, ceiling=ceilings[name])
-        if len(parts) == 1:
-            return {name: min(units, ceiling) for name, ceiling in ceilings.items()}
+            parts[name] = Part(
+                weight=self._queue(name).weight, floor=floor, ceiling=max(floor, ceiling)
+            )
         return split(units, parts)
 
-    def _claim(
-        self, group: Group, queue: QueuePolicy, job: Job, frozen: set[int], capped: set[int]
-    ) -> Claim:
-        held = group.held(job)
-        sizes = job.sizes
-        if id(job) in capped:
-            sizes = tuple(size for size in sizes if size <= held) or sizes[:1]
+    def _floor(self, job: Job) -> int:
+        return min(self._group.held(job), job.minimum)
+
+    def _claim(self, queue: QueuePolicy, job: Job) -> Claim:
         timed = queue.objective is Objective.COMPLETION_TIME
         report = job.report
         return Claim(
             key=job.name,
-            sizes=sizes,
-            held=held,
+            sizes=job.sizes,
+            held=self._group.held(job),
             per_replica=job.accelerators[1],
             weight=job.workload.weight,
-            rate=self.memo.curve(job).rate,
+            rate=self._memo.curve(job).rate,
             remaining=report.remaining if report and timed else None,
             attained=(report.attained or 0.0) if report and timed else 0.0,
             pause_s=(report.resize_cost_s or 0.0) if report else 0.0,
-            floor=min(held, job.minimum),
-            frozen=id(job) in frozen,
+            floor=self._floor(job),
         )
+
+
+def _held(claim: Claim, frozen: bool) -> Claim:
+    """A claim that keeps what it has, or may only fall."""
+    if frozen:
+        return dataclasses.replace(claim, frozen=True)
+    sizes = tuple(size for size in claim.sizes if size <= claim.held)
+    return dataclasses.replace(claim, sizes=sizes or claim.sizes[:1])
 
 
 def _by_queue(jobs: Iterable[Job]) -> dict[str, list[Job]]:

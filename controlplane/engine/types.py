@@ -18,6 +18,11 @@ class WorkloadKey:
     def __str__(self) -> str:
         return f"{self.kind}/{self.namespace}/{self.name}"
 
+    @property
+    def parts(self) -> tuple[str, str, str]:
+        """To sort by: the same order, faster."""
+        return (self.kind, self.namespace, self.name)
+
     @classmethod
     def parse(cls, text: str) -> WorkloadKey:
         """The key that `str()` wrote. Raises ValueError for anything else."""
