@@ -4,19 +4,18 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('decisions', '0002_explanations'),
-        ('training', '0002_measurements'),
+        ("decisions", "0002_explanations"),
+        ("training", "0002_measurements"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='command',
-            index=models.Index(fields=['applied_at'], name='command_applied'),
+            model_name="command",
+            index=models.Index(fields=["applied_at"], name="command_applied"),
         ),
         migrations.AddIndex(
-            model_name='command',
-            index=models.Index(fields=['finished_at'], name='command_ended'),
+            model_name="command",
+            index=models.Index(fields=["finished_at"], name="command_ended"),
         ),
     ]

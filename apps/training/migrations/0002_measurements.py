@@ -5,83 +5,165 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('clusters', '0002_cluster_settings'),
-        ('training', '0001_initial'),
+        ("clusters", "0002_cluster_settings"),
+        ("training", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='runattempt',
-            name='ranks_per_replica',
+            model_name="runattempt",
+            name="ranks_per_replica",
             field=models.PositiveIntegerField(blank=True, null=True),
         ),
         migrations.AddField(
-            model_name='throughputsample',
-            name='replicas',
+            model_name="throughputsample",
+            name="replicas",
             field=models.PositiveIntegerField(null=True),
         ),
         migrations.AddField(
-            model_name='trainingjob',
-            name='attained',
+            model_name="trainingjob",
+            name="attained",
             field=models.FloatField(default=0.0),
         ),
         migrations.AddField(
-            model_name='trainingjob',
-            name='attained_at',
+            model_name="trainingjob",
+            name="attained_at",
             field=models.DateTimeField(blank=True, null=True),
         ),
         migrations.AddField(
-            model_name='trainingjob',
-            name='resize_cost_s',
+            model_name="trainingjob",
+            name="resize_cost_s",
             field=models.FloatField(blank=True, null=True),
         ),
         migrations.CreateModel(
-            name='InflowHour',
+            name="InflowHour",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('resource', models.CharField(max_length=253)),
-                ('hour', models.DateTimeField()),
-                ('inflow', models.FloatField()),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='inflow_hours', to='clusters.cluster')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("resource", models.CharField(max_length=253)),
+                ("hour", models.DateTimeField()),
+                ("inflow", models.FloatField()),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="inflow_hours",
+                        to="clusters.cluster",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['hour'],
-                'indexes': [models.Index(fields=['hour'], name='inflow_age')],
-                'constraints': [models.UniqueConstraint(fields=('cluster', 'resource', 'hour'), name='inflow_once'), models.CheckConstraint(condition=models.Q(('inflow__gte', 0)), name='inflow_not_negative')],
+                "ordering": ["hour"],
+                "indexes": [models.Index(fields=["hour"], name="inflow_age")],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("cluster", "resource", "hour"), name="inflow_once"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("inflow__gte", 0)), name="inflow_not_negative"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='NodeFault',
+            name="NodeFault",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('node_name', models.CharField(max_length=253)),
-                ('cause', models.CharField(choices=[('node_gone', 'the node left the cluster with its pods'), ('node_not_ready', "the node isn't ready any more"), ('device_unhealthy', "a device of the node isn't offered any more"), ('pod_failed', 'the pod ended with an error on a node that looks well')], max_length=20)),
-                ('at', models.DateTimeField()),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='node_faults', to='clusters.cluster')),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='node_faults', to='training.trainingjob')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("node_name", models.CharField(max_length=253)),
+                (
+                    "cause",
+                    models.CharField(
+                        choices=[
+                            ("node_gone", "the node left the cluster with its pods"),
+                            ("node_not_ready", "the node isn't ready any more"),
+                            ("device_unhealthy", "a device of the node isn't offered any more"),
+                            ("pod_failed", "the pod ended with an error on a node that looks well"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="node_faults",
+                        to="clusters.cluster",
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="node_faults",
+                        to="training.trainingjob",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-at', '-id'],
-                'indexes': [models.Index(fields=['cluster', 'at'], name='node_fault_time'), models.Index(fields=['at'], name='node_fault_age')],
-                'constraints': [models.CheckConstraint(condition=models.Q(('node_name', ''), _negated=True), name='node_fault_node'), models.CheckConstraint(condition=models.Q(('cause__in', ['node_gone', 'node_not_ready', 'device_unhealthy', 'pod_failed'])), name='node_fault_cause')],
+                "ordering": ["-at", "-id"],
+                "indexes": [
+                    models.Index(fields=["cluster", "at"], name="node_fault_time"),
+                    models.Index(fields=["at"], name="node_fault_age"),
+                ],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("node_name", ""), _negated=True), name="node_fault_node"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            (
+                                "cause__in",
+                                ["node_gone", "node_not_ready", "device_unhealthy", "pod_failed"],
+                            )
+                        ),
+                        name="node_fault_cause",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='ScalingPoint',
+            name="ScalingPoint",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('replicas', models.PositiveIntegerField()),
-                ('samples', models.PositiveIntegerField()),
-                ('samples_per_s', models.FloatField()),
-                ('variance', models.FloatField(default=0.0)),
-                ('updated_at', models.DateTimeField()),
-                ('job', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='scaling', to='training.trainingjob')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("replicas", models.PositiveIntegerField()),
+                ("samples", models.PositiveIntegerField()),
+                ("samples_per_s", models.FloatField()),
+                ("variance", models.FloatField(default=0.0)),
+                ("updated_at", models.DateTimeField()),
+                (
+                    "job",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="scaling",
+                        to="training.trainingjob",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['job', 'replicas'],
-                'constraints': [models.UniqueConstraint(fields=('job', 'replicas'), name='scaling_point_once'), models.CheckConstraint(condition=models.Q(('replicas__gte', 1), ('samples__gte', 1)), name='scaling_point_measured')],
+                "ordering": ["job", "replicas"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("job", "replicas"), name="scaling_point_once"),
+                    models.CheckConstraint(
+                        condition=models.Q(("replicas__gte", 1), ("samples__gte", 1)),
+                        name="scaling_point_measured",
+                    ),
+                ],
             },
         ),
     ]
