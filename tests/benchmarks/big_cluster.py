@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import random
 
+from controlplane.engine.placement import Capacity, shape_of
+from controlplane.engine.plan import Plan, Planner
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.queues import QueuePolicy, Quota
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, TrainerReport, Workload
@@ -161,6 +163,34 @@ def _pending(count: int, shuffle: random.Random) -> tuple[list[Workload], list[P
                 )
             )
     return jobs, pods
+
+
+def at_rest(snapshot: ClusterSnapshot, policies: PolicySet) -> ClusterSnapshot:
+    """The cluster once everything that is commanded has been carried out."""
+    planner = Planner()
+    for _ in range(100):
+        made = planner.plan(snapshot, policies, NOW)
+        if not made.commands:
+            return snapshot
+        snapshot = _carried_out(snapshot, made)
+    raise RuntimeError("the plan of an unchanged cluster doesn't come to rest")
+
+
+def _carried_out(snapshot: ClusterSnapshot, made: Plan) -> ClusterSnapshot:
+    sizes = {command.workload: command.to_replicas for command in made.commands}
+    gone = {(c.workload.namespace, name) for c in made.commands for name in c.victims}
+    pods = [pod for pod in snapshot.pods if (pod.namespace, pod.name) not in gone]
+    room = Capacity(snapshot.nodes, pods)
+    workloads = []
+    for job in snapshot.workloads:
+        if job.key in sizes:
+            before, after = job.granted, sizes[job.key]
+            job = dataclasses.replace(job, granted=after, suspended=after == 0)
+            for index in range(before, after):
+                place = room.take_now(shape_of(job.shape))
+                pods.append(_replica(job, index, place[0] if place else None))
+        workloads.append(job)
+    return dataclasses.replace(snapshot, pods=tuple(pods), workloads=tuple(workloads))
 
 
 def an_event(snapshot: ClusterSnapshot, step: int) -> ClusterSnapshot:
