@@ -6,28 +6,33 @@ by the reconcile task from our own record.
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from controlplane.cluster import names
 from controlplane.cluster.cache import CacheView
 from controlplane.cluster.channels import conditions
+from controlplane.cluster.claims import claims_of, counted_once
 from controlplane.cluster.interface import Manifest, metadata
 from controlplane.cluster.kinds import KINDS, kind_named
 from controlplane.cluster.kinds.base import (
     Malformed,
     PriorityTable,
+    annotations_of,
     counted,
     key_of,
     labels_of,
 )
-from controlplane.cluster.podspec import effective_requests, tolerations
-from controlplane.cluster.quantities import units
+from controlplane.cluster.neuron import in_devices
+from controlplane.cluster.nodes import neuron_ratios, nodes_from
+from controlplane.cluster.podspec import effective_requests, node_affinity, tolerations
 from controlplane.cluster.resources import NODES, PODS, PRIORITY_CLASSES, REPLICASETS
 from controlplane.cluster.times import unix
-from controlplane.engine.snapshot import ClusterSnapshot, Node, Pod, Workload
-from controlplane.engine.types import PodPhase, PreemptionPolicy, Taint, WorkloadKey
+from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
+from controlplane.engine.types import PodPhase, PreemptionPolicy, WorkloadKey
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +76,8 @@ def translate(view: CacheView, cluster: str) -> Translation:
     classes = tuple(_priority_class(obj) for obj in view.of(PRIORITY_CLASSES))
     priorities = priority_table(classes)
     workloads, problems = _workloads(view, priorities)
-    owners = _owners(view)
-    shapes = {workload.key: workload for workload in workloads}
     missing = dict(view.missing)
-    pods: list[Pod] = []
-    for obj in view.of(PODS):
-        try:
-            pods.append(pod_from(obj, owners, shapes, priorities))
-        except ValueError as error:
-            missing[f"pod {metadata(obj).get('namespace')}/{metadata(obj).get('name')}"] = str(
-                error
-            )
+    pods = _pods(view, workloads, priorities, missing)
     snapshot = ClusterSnapshot(
         cluster=cluster,
         taken_at=view.taken_at,
@@ -143,79 +139,32 @@ def _problem(manifest: Manifest, error: Malformed) -> Problem:
     )
 
 
-# -- nodes -------------------------------------------------------------------------------------
-
-
-def nodes_from(manifests: Iterable[Manifest]) -> tuple[Node, ...]:
-    """All nodes by name; what a pool's other nodes have is what a booting one will have."""
-    found = tuple(manifests)
-    promised = _pool_promises(found)
-    return tuple(sorted((_node(obj, promised) for obj in found), key=lambda node: node.name))
-
-
-def _node(obj: Manifest, promised: Mapping[str, Mapping[str, int]]) -> Node:
-    meta, spec = metadata(obj), obj.get("spec") or {}
-    labels = labels_of(obj)
-    pool = pool_of(labels)
-    capacity, allocatable = _amounts(obj, "capacity"), _amounts(obj, "allocatable")
-    expects = {**promised.get(pool, {}), **_label_promises(labels)}
-    return Node(
-        name=str(meta.get("name")),
-        uid=str(meta.get("uid") or ""),
-        pool=pool,
-        labels=dict(labels),
-        taints=tuple(
-            Taint(str(t.get("key")), str(t.get("value") or ""), str(t.get("effect")))
-            for t in spec.get("taints") or ()
-        ),
-        ready=dict(conditions(obj)).get("Ready") == "True",
-        unschedulable=bool(spec.get("unschedulable")),
-        capacity=capacity,
-        allocatable=allocatable,
-        expects={name: n for name, n in expects.items() if not capacity.get(name)},
-        unhealthy={
-            name: n - allocatable.get(name, 0)
-            for name, n in capacity.items()
-            if name in names.ACCELERATORS and n > allocatable.get(name, 0)
-        },
-    )
-
-
-def pool_of(labels: Mapping[str, str]) -> str:
-    """The node's pool: the first pool label that it carries, else `default`."""
-    return next(
-        (labels[name] for name in names.POOL_LABELS if labels.get(name)), names.DEFAULT_POOL
-    )
-
-
-def _amounts(obj: Manifest, field: str) -> dict[str, int]:
-    found = (obj.get("status") or {}).get(field) or {}
-    return counted({name: units(name, str(value)) for name, value in found.items()})
-
-
-def _label_promises(labels: Mapping[str, str]) -> dict[str, int]:
-    return {
-        resource: int(labels[label])
-        for label, resource in names.EXPECTED_LABELS
-        if labels.get(label, "").isdecimal()
-    }
-
-
-def _pool_promises(nodes: Iterable[Manifest]) -> dict[str, dict[str, int]]:
-    """By named pool, the commonest accelerators of its nodes: pools are made of equal machines."""
-    seen: dict[str, dict[str, Counter[int]]] = {}
-    for obj in nodes:
-        pool = pool_of(labels_of(obj))
-        for name, n in _amounts(obj, "capacity").items():
-            if name in names.ACCELERATORS and pool != names.DEFAULT_POOL:
-                seen.setdefault(pool, {}).setdefault(name, Counter())[n] += 1
-    return {
-        pool: {name: counts.most_common(1)[0][0] for name, counts in resources.items()}
-        for pool, resources in seen.items()
-    }
-
-
 # -- pods --------------------------------------------------------------------------------------
+
+
+def _pods(
+    view: CacheView,
+    workloads: Iterable[Workload],
+    priorities: PriorityTable,
+    missing: dict[str, str],
+) -> list[Pod]:
+    """Every pod that can be read; what it asks for counts each device once. Those that can't be
+    are added to `missing`."""
+    owners = _owners(view)
+    by_key = {workload.key: workload for workload in workloads}
+    found: list[Pod] = []
+    claimants: dict[str, Manifest] = {}
+    for obj in view.of(PODS):
+        meta = metadata(obj)
+        try:
+            pod = pod_from(obj, owners, by_key, priorities)
+        except ValueError as error:
+            missing[f"pod {meta.get('namespace')}/{meta.get('name')}"] = str(error)
+            continue
+        found.append(pod)
+        if pod.claims:
+            claimants[pod.uid] = obj
+    return in_devices(counted_once(found, claimants), neuron_ratios(view.of(NODES)))
 
 
 def pod_from(
@@ -248,7 +197,18 @@ def pod_from(
         node_selector=dict(spec.get("nodeSelector") or {}),
         created_at=unix(meta.get("creationTimestamp")),
         labels=dict(labels_of(obj)),
+        affinity=node_affinity(spec),
+        claims=tuple(dict.fromkeys(claims_of(obj).values())),
+        deletion_cost=_deletion_cost(obj),
+        deletion_due=unix(meta["deletionTimestamp"]) if meta.get("deletionTimestamp") else None,
     )
+
+
+def _deletion_cost(obj: Manifest) -> int:
+    """0 for one that can't be read, as for the ReplicaSet controller (an int32, KEP-2255)."""
+    text = annotations_of(obj).get(names.DELETION_COST, "")
+    cost = int(text) if _INTEGER.fullmatch(text) else 0
+    return cost if -(2**31) <= cost < 2**31 else 0
 
 
 def _preemption(

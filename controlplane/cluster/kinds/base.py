@@ -8,25 +8,41 @@ from typing import Any, Protocol, runtime_checkable
 
 from controlplane.cluster import names
 from controlplane.cluster.interface import Manifest, PatchType, Resource, metadata
-from controlplane.cluster.podspec import effective_requests, tolerations
+from controlplane.cluster.kinds.annotations import (
+    Malformed,
+    annotated_int,
+    annotations_of,
+    hints_of,
+    queue_of,
+    topology_of,
+    weight_of,
+)
+from controlplane.cluster.neuron import one_name
+from controlplane.cluster.podspec import effective_requests, node_affinity, tolerations
 from controlplane.cluster.times import unix
 from controlplane.engine.snapshot import ReplicaShape, Workload
 from controlplane.engine.types import WorkloadKey
 
-#: whole numbers in annotations have at most so many digits (they fit into 32 bits)
-MOST_DIGITS = 9
-#: characters of a name (RFC 1123 subdomain)
-MOST_NAME = 253
-
-
-class Malformed(ValueError):
-    """A workload's own words can't be read. Names the field, the value and the remedy."""
-
-    def __init__(self, field: str, value: object, remedy: str) -> None:
-        self.field = field
-        self.value = value
-        self.remedy = remedy
-        super().__init__(f"{field} is {value!r}. {remedy}")
+__all__ = [
+    "ElasticKind",
+    "Malformed",
+    "PriorityTable",
+    "Stamp",
+    "WorkloadKind",
+    "Write",
+    "annotated_int",
+    "annotations_of",
+    "command_of",
+    "common_fields",
+    "counted",
+    "epoch_of",
+    "is_finished",
+    "is_managed",
+    "key_of",
+    "labels_of",
+    "shape_of",
+    "template_spec",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,31 +138,6 @@ def labels_of(manifest: Manifest) -> Mapping[str, str]:
     return metadata(manifest).get("labels") or {}
 
 
-def annotations_of(manifest: Manifest) -> Mapping[str, str]:
-    return metadata(manifest).get("annotations") or {}
-
-
-def annotated_int(manifest: Manifest, name: str, default: int, *, least: int) -> int:
-    """An integer annotation. Raises Malformed for anything else."""
-    text = annotations_of(manifest).get(name)
-    if text is None:
-        return default
-    digits = text.strip()
-    if not digits.isdecimal() or len(digits) > MOST_DIGITS or int(digits) < least:
-        remedy = f"Write a whole number from {least} to {10**MOST_DIGITS - 1}, or remove it."
-        raise Malformed(f"annotation {name}", text, remedy)
-    return int(text)
-
-
-def queue_of(notes: Mapping[str, str]) -> str:
-    """The queue's name, as long as an object's may be. Raises Malformed for a longer one."""
-    queue = notes.get(names.QUEUE) or ""
-    if len(queue) > MOST_NAME:
-        remedy = f"A queue's name has at most {MOST_NAME} characters."
-        raise Malformed(f"annotation {names.QUEUE}", queue[:80], remedy)
-    return queue
-
-
 def epoch_of(manifest: Manifest) -> int:
     """The epoch of our last write on it; 0 for none. Raises Malformed if somebody damaged it."""
     return annotated_int(manifest, names.EPOCH, 0, least=0)
@@ -164,11 +155,16 @@ def shape_of(manifest: Manifest, pods_per_replica: int) -> ReplicaShape:
         requests = effective_requests(spec)
     except ValueError as error:
         raise Malformed("spec.template resources", str(error), "Correct the quantity.") from error
+    template_notes = _template_meta(manifest).get("annotations") or {}
+    level, required = topology_of(annotations_of(manifest), template_notes)
     return ReplicaShape(
         pods_per_replica=pods_per_replica,
         requests=counted(requests),
         tolerations=tolerations(spec),
         node_selector=dict(spec.get("nodeSelector") or {}),
+        affinity=node_affinity(spec),
+        topology=level,
+        topology_required=required,
     )
 
 
@@ -178,18 +174,26 @@ def template_spec(manifest: Manifest) -> Mapping[str, Any]:
     return spec
 
 
+def _template_meta(manifest: Manifest) -> Mapping[str, Any]:
+    return metadata((manifest.get("spec") or {}).get("template") or {})
+
+
 def counted(requests: Mapping[str, int]) -> dict[str, int]:
-    """The resources that the engine counts: accelerators, cpu and memory."""
-    wanted = names.ACCELERATORS | {"cpu", "memory"}
-    return {name: amount for name, amount in requests.items() if name in wanted and amount > 0}
+    """The resources that the engine counts: accelerators (each under one name), cpu, memory."""
+    found = {
+        name: n
+        for name, n in requests.items()
+        if n > 0 and (name in ("cpu", "memory") or names.is_accelerator(name))
+    }
+    return one_name(found)
 
 
 def common_fields(manifest: Manifest, priorities: PriorityTable) -> dict[str, Any]:
     """The fields of Workload that every kind reads in the same way."""
     meta = metadata(manifest)
     labels, notes = labels_of(manifest), annotations_of(manifest)
-    template_labels = (((manifest.get("spec") or {}).get("template") or {}).get("metadata")) or {}
-    team = labels.get(names.TEAM) or (template_labels.get("labels") or {}).get(names.TEAM)
+    template_labels = _template_meta(manifest).get("labels") or {}
+    team = labels.get(names.TEAM) or template_labels.get(names.TEAM)
     priority, priority_class = priorities.of(template_spec(manifest))
     return {
         "key": key_of(manifest),
@@ -204,6 +208,8 @@ def common_fields(manifest: Manifest, priorities: PriorityTable) -> dict[str, An
         "team": team or str(meta.get("namespace") or ""),
         "queue": queue_of(notes),
         "epoch": epoch_of(manifest),
+        "weight": weight_of(notes),
+        "hints": hints_of(notes),
     }
 
 

@@ -1,4 +1,8 @@
-"""`apps/v1` Deployment: inelastic demand, observed so that its pods have a holder."""
+"""`apps/v1` Deployment: inelastic demand, observed so that its pods have a holder.
+
+Which of its pods leave when somebody shrinks it can be named, by
+`controller.kubernetes.io/pod-deletion-cost` (KEP-2255); we shrink none.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from controlplane.cluster.kinds.base import (
 )
 from controlplane.cluster.resources import DEPLOYMENTS
 from controlplane.engine.snapshot import ReplicaShape, Workload
+from controlplane.engine.types import VictimChoice
 
 
 class Deployment:
@@ -31,6 +36,7 @@ class Deployment:
             granted=1 if replicas is None else int(replicas),
             suspended=False,
             finished=False,
+            victims=VictimChoice.NAMED,
             **{**fields, "managed": False},
         )
 

@@ -25,6 +25,7 @@ from controlplane.cluster.kinds.base import (
 )
 from controlplane.cluster.resources import JOBS
 from controlplane.engine.snapshot import ReplicaShape, Workload
+from controlplane.engine.types import VictimChoice
 
 FINISHED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
@@ -52,6 +53,7 @@ class IndexedJob:
             granted=granted,
             suspended=suspended,
             finished=is_finished(manifest, FINISHED),
+            victims=VictimChoice.HIGHEST_INDEX,
             **common_fields(manifest, priorities),
         )
 
@@ -115,4 +117,10 @@ def _check_elastic(manifest: Manifest, shape: ReplicaShape) -> None:
             "spec.parallelism",
             parallelism,
             f"Make it a multiple of the {shape.pods_per_replica} pods a replica.",
+        )
+    if names.NEURON_CORE in shape.requests:
+        raise Malformed(
+            f"spec.template requests of {names.NEURON_CORE}",
+            shape.requests[names.NEURON_CORE],
+            f"An elastic job takes whole devices: ask for {names.NEURON}.",
         )

@@ -18,7 +18,7 @@ from controlplane.cluster.kinds.base import (
     command_of,
     epoch_of,
 )
-from controlplane.engine.types import WorkloadKey
+from controlplane.engine.types import Requirement, VictimChoice, WorkloadKey
 from tests.fakes import FakeCluster
 from tests.manifests import make_deployment_object, make_job_object, make_pod_object
 
@@ -148,6 +148,29 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
         "multiple of the 2 pods",
     ),
     "epoch was damaged": ({"annotations": {names.EPOCH: "yesterday"}}, "'yesterday'"),
+    "weight is zero": ({"annotations": {names.WEIGHT: "0"}}, "above 0"),
+    "weight is negative": ({"annotations": {names.WEIGHT: "-2"}}, "'-2'"),
+    "weight is no number": ({"annotations": {names.WEIGHT: "nan"}}, "'nan'"),
+    "weight is huge": ({"annotations": {names.WEIGHT: "1e400"}}, "'1e400'"),
+    "a victim is no name": ({"annotations": {names.VICTIMS: "llama-1,Llama 2"}}, "'Llama 2'"),
+    "too many victims": (
+        {"annotations": {names.VICTIMS: ",".join(f"p{i}" for i in range(1001))}},
+        "1001 pods",
+    ),
+    "topology is no label": ({"annotations": {names.TOPOLOGY_REQUIRED: "my rack"}}, "'my rack'"),
+    "topology is empty": ({"annotations": {names.TOPOLOGY_PREFERRED: ""}}, "a node label"),
+    "both wishes at once": (
+        {"annotations": {names.TOPOLOGY_PREFERRED: "rack", names.TOPOLOGY_REQUIRED: "rack"}},
+        "Keep one of",
+    ),
+    "cores of Neuron devices": (
+        {
+            "pod_spec": {
+                "containers": [{"resources": {"limits": {"aws.amazon.com/neuroncore": "4"}}}]
+            }
+        },
+        "ask for aws.amazon.com/neuron",
+    ),
     "not indexed": ({"mode": "NonIndexed"}, "set it to Indexed"),
     "completions differ": ({"parallelism": 4, "completions": 8}, "spec.parallelism \\(4\\)"),
     "a quantity that isn't one": (
@@ -166,6 +189,76 @@ def test_a_malformed_job_is_refused_by_field_value_and_remedy(name: str) -> None
         kind.observe(make_job_object(**fields), PRIORITIES)
     assert caught.value.field
     assert caught.value.remedy
+
+
+WISHES: dict[str, tuple[dict[str, str], dict[str, str], dict[str, Any]]] = {
+    # annotations of the job, of its pod template -> what of the workload
+    "none": (
+        {},
+        {},
+        {"weight": 1.0, "hints": (), "topology": "", "topology_required": False},
+    ),
+    "weight": ({names.WEIGHT: "2.5"}, {}, {"weight": 2.5}),
+    "victims": (
+        {names.VICTIMS: "llama-3, llama-1,,llama-3"},
+        {},
+        {"hints": ("llama-3", "llama-1")},
+    ),
+    "topology required": (
+        {names.TOPOLOGY_REQUIRED: "example.com/rack"},
+        {},
+        {"topology": "example.com/rack", "topology_required": True},
+    ),
+    "topology preferred": (
+        {names.TOPOLOGY_PREFERRED: "kubernetes.io/hostname"},
+        {},
+        {"topology": "kubernetes.io/hostname", "topology_required": False},
+    ),
+    "in Kueue's words, on the template": (
+        {},
+        {names.KUEUE_TOPOLOGY_REQUIRED: "rack"},
+        {"topology": "rack", "topology_required": True},
+    ),
+    "ours come before Kueue's": (
+        {names.TOPOLOGY_PREFERRED: "block"},
+        {names.KUEUE_TOPOLOGY_REQUIRED: "rack"},
+        {"topology": "block", "topology_required": False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WISHES)
+def test_wishes(name: str) -> None:
+    notes, template_notes, want = WISHES[name]
+    kind = kind_named("Job")
+    assert kind is not None
+    job = make_job_object(annotations=notes)
+    job["spec"]["template"]["metadata"]["annotations"] = template_notes
+    seen = kind.observe(job, PRIORITIES)
+    found = {
+        "weight": seen.weight,
+        "hints": seen.hints,
+        "topology": seen.shape.topology,
+        "topology_required": seen.shape.topology_required,
+    }
+    assert {field: found[field] for field in want} == want
+
+
+def test_who_chooses_what_leaves() -> None:
+    chosen = {
+        kind.resource.kind: kind.observe(SAMPLES[kind.resource.kind], PRIORITIES).victims
+        for kind in KINDS
+    }
+    assert chosen == {"Job": VictimChoice.HIGHEST_INDEX, "Deployment": VictimChoice.NAMED}
+
+
+def test_required_node_affinity_is_part_of_the_shape() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    job = make_job_object(pod_spec={"containers": [], "affinity": {"nodeAffinity": required}})
+    kind = kind_named("Job")
+    assert kind is not None
+    assert kind.shape(job).affinity == ((Requirement("zone", "In", ("a",)),),)
 
 
 @pytest.mark.parametrize(

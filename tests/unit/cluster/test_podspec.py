@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.cluster.podspec import effective_requests
+from controlplane.cluster.podspec import effective_requests, node_affinity
 from controlplane.cluster.quantities import parse, units
 from controlplane.cluster.times import unix
+from controlplane.engine.types import NodeAffinity, Requirement
 
 GPU = "nvidia.com/gpu"
 
@@ -69,6 +70,40 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
         {GPU: 4, "cpu": 2000},
     ),
     "nothing asked is nothing": ({"containers": [{}]}, {}),
+    "what the pod requests as a whole replaces the sum of its containers": (
+        {
+            "containers": [container(cpu="1", memory="1Gi", gpu="4"), container(cpu="2")],
+            "resources": {"requests": {"cpu": "2"}},
+        },
+        {"cpu": 2000, "memory": 2**30, GPU: 4},
+    ),
+    "and the peak of its init containers": (
+        {
+            "containers": [container(cpu="1")],
+            "initContainers": [container(cpu="8")],
+            "resources": {"requests": {"cpu": "2"}},
+        },
+        {"cpu": 2000},
+    ),
+    "overhead comes on top of that too": (
+        {
+            "containers": [container(cpu="1")],
+            "resources": {"requests": {"cpu": "2"}},
+            "overhead": {"cpu": "500m"},
+        },
+        {"cpu": 2500},
+    ),
+    "a limit of the pod is its request where no container requests that": (
+        {
+            "containers": [container(cpu="1")],
+            "resources": {"limits": {"cpu": "4", "memory": "2Gi"}},
+        },
+        {"cpu": 1000, "memory": 2**31},
+    ),
+    "accelerators are never given for a pod as a whole": (
+        {"containers": [container(gpu="4")], "resources": {"requests": {GPU: "8"}}},
+        {GPU: 4},
+    ),
 }
 
 
@@ -116,3 +151,49 @@ def test_what_is_not_a_quantity_is_refused_by_name(text: str) -> None:
 )
 def test_unix(text: object, want: float) -> None:
     assert unix(text) == want
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
+
+
+ZONE = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+TYPED = {"key": "type", "operator": "Exists"}
+NAMED = {"key": "metadata.name", "operator": "In", "values": ["n7"]}
+IN_ZONE = Requirement("zone", "In", ("a", "b"))
+AFFINITIES: dict[str, tuple[dict[str, Any], NodeAffinity]] = {
+    "none": ({}, ()),
+    "preferred only": (
+        {
+            "affinity": {
+                "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+            }
+        },
+        (),
+    ),
+    "terms are alternatives, their expressions hold together": (
+        affinity({"matchExpressions": [ZONE, TYPED]}, {"matchExpressions": [ZONE]}),
+        ((IN_ZONE, Requirement("type", "Exists")), (IN_ZONE,)),
+    ),
+    "a node by its name": (
+        affinity({"matchFields": [NAMED]}),
+        ((Requirement("metadata.name", "In", ("n7",)),),),
+    ),
+    "a term without expressions matches nothing": (
+        affinity({}, {"matchExpressions": [ZONE]}),
+        ((IN_ZONE,),),
+    ),
+    "only such terms: no node will do": (
+        affinity({}),
+        ((Requirement("metadata.name", "In", ()),),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AFFINITIES)
+def test_node_affinity(name: str) -> None:
+    spec, want = AFFINITIES[name]
+    assert node_affinity(spec) == want

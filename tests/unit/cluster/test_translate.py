@@ -20,7 +20,7 @@ from controlplane.cluster.resources import (
 from controlplane.cluster.translate import Translation, translate
 from controlplane.engine.accounting import account
 from controlplane.engine.snapshot import Node, Pod
-from controlplane.engine.types import PodPhase, PreemptionPolicy, WorkloadKey
+from controlplane.engine.types import PodPhase, PreemptionPolicy, Requirement, WorkloadKey
 from tests.manifests import (
     make_container,
     make_deployment_object,
@@ -106,6 +106,37 @@ PHASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "unknown": ({"node": "n", "phase": "Unknown"}, {"phase": PodPhase.UNKNOWN}),
     "default preemption": ({}, {"preemption_policy": PreemptionPolicy.PREEMPT_LOWER_PRIORITY}),
     "stands alone": ({}, {"workload": None, "replica_index": None}),
+    "stays": ({"node": "n"}, {"deletion_due": None, "deletion_cost": 0, "claims": ()}),
+    "when it should have gone": ({"node": "n", "deleting": True}, {"deletion_due": 1796083260.0}),
+    "deletion cost": (
+        {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-7"}},
+        {"deletion_cost": -7},
+    ),
+    "a deletion cost that is none": (
+        {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "cheap"}},
+        {"deletion_cost": 0},
+    ),
+    "a deletion cost beyond 32 bits": (
+        {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "9999999999"}},
+        {"deletion_cost": 0},
+    ),
+    "required node affinity": (
+        {
+            "spec": {
+                "containers": [make_container(1)],
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}
+                            ]
+                        }
+                    }
+                },
+            }
+        },
+        {"affinity": ((Requirement("rack", "Exists"),),)},
+    ),
 }
 
 
@@ -133,6 +164,25 @@ def test_what_a_pod_holds(fields: dict[str, Any], used: int, terminating: int) -
     states = {str(k): v for k, v in account(snapshot).nodes["main-00"][GPU].items()}
     assert (states.get("used", 0), states.get("terminating", 0)) == (used, terminating)
     assert sum(states.values()) == 8
+
+
+def test_planner_and_page_count_a_pod_by_one_formula() -> None:
+    """Sidecars, init containers and overhead, in the pod and in its job's shape (KAI 1880)."""
+    spec = {
+        "containers": [make_container(4, cpu="2")],
+        "initContainers": [
+            {**make_container(1, cpu="1"), "restartPolicy": "Always"},
+            make_container(6, cpu="8"),
+        ],
+        "overhead": {"cpu": "250m"},
+    }
+    pod = make_pod_object(node="main-00", owners=make_owner("Job", "llama"), spec=spec)
+    job = make_job_object("llama", parallelism=1, pod_spec=spec)
+    found = translated({NODES: [make_node_object()], PODS: [pod], JOBS: [job]}).snapshot
+    want = {GPU: 7, "cpu": 9250}  # the second init container with the sidecar before it
+    assert dict(found.pods[0].requests) == want
+    assert dict(found.workloads[0].shape.requests) == want
+    assert account(found).totals[GPU] == {"used": 7, "free": 1}
 
 
 def test_owners_are_followed_to_the_top() -> None:
