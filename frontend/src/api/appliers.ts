@@ -67,8 +67,11 @@ const capacity: Applier<StreamEvents["capacity"]> = (queryClient, event) => {
     const series = append(data.series, { at, total, states, holders }, key[3] as number);
     if (series !== data.series) queryClient.setQueryData(key, { ...data, series });
   }
-  return [keys.nodes(event.cluster), keys.pending(event.cluster)];
+  return [keys.nodes(event.cluster), ...ofPlan(event.cluster)];
 };
+
+/** What the newest plan says of the whole cluster, which has no event of its own. */
+const ofPlan = (cluster: string): Keys => [keys.pending(cluster), keys.notices(cluster)];
 
 function withCapacity(cluster: Cluster, event: StreamEvents["capacity"]): Cluster {
   const { at, resource, total, states, holders } = event;
@@ -122,7 +125,7 @@ const decision: Applier<StreamEvents["decision"]> = (queryClient, event) => {
       queryClient.setQueryData(key, prepend(data, event));
     }
   }
-  return [keys.pending(event.cluster)];
+  return ofPlan(event.cluster);
 };
 
 const command: Applier<StreamEvents["command"]> = (queryClient, event) => {

@@ -19,6 +19,10 @@ export const keys = {
   clusters: ["clusters"] as const,
   nodes: (cluster: string | undefined) => ["nodes", cluster] as const,
   pending: (cluster: string | undefined) => ["pending", cluster] as const,
+  /** Begins with the key of what waits, so that the two are asked anew together. */
+  why: (cluster: string | undefined, workload: string | undefined) =>
+    ["pending", cluster, "why", workload] as const,
+  notices: (cluster: string | undefined) => ["notices", cluster] as const,
   capacity: (cluster: string | undefined, resource: string | undefined, seconds: number) =>
     ["capacity", cluster, resource, seconds] as const,
   jobs: (filters: JobFilters) => ["jobs", filters] as const,

@@ -108,6 +108,40 @@ export function usePending(cluster: string | undefined) {
     queryFn: async ({ signal }) =>
       bodyOf(
         await client.GET("/api/v1/clusters/{name}/pending/", {
+          params: { path: { name: cluster as string }, query: { rejected: false } },
+          signal,
+        }),
+      ),
+    refetchInterval: slowPoll,
+  });
+}
+
+/** Why one workload waits, or has no more: all that was weighed for it. `Kind/namespace/name`. */
+export function useWhyPending(cluster: string | undefined, workload: string | undefined) {
+  return useQuery({
+    queryKey: keys.why(cluster, workload),
+    enabled: cluster !== undefined && workload !== undefined,
+    queryFn: async ({ signal }) => {
+      const [kind = "", namespace = "", name = ""] = (workload as string).split("/");
+      const path = { name: cluster as string, kind, namespace, workload: name };
+      return bodyOf(
+        await client.GET("/api/v1/clusters/{name}/pending/{kind}/{namespace}/{workload}/", {
+          params: { path },
+          signal,
+        }),
+      );
+    },
+    refetchInterval: slowPoll,
+  });
+}
+
+export function useNotices(cluster: string | undefined) {
+  return useQuery({
+    queryKey: keys.notices(cluster),
+    enabled: cluster !== undefined,
+    queryFn: async ({ signal }) =>
+      bodyOf(
+        await client.GET("/api/v1/clusters/{name}/notices/", {
           params: { path: { name: cluster as string } },
           signal,
         }),

@@ -38,6 +38,13 @@ const commandMeaning: Record<string, string> = {
   refused: "No longer valid on a newer snapshot, or its epoch was over.",
 };
 
+const noticeTones: Record<string, Tone> = {
+  hangs_terminating: "bad",
+  repeat_offender: "warn",
+  node_departs: "busy",
+  flapped: "calm",
+};
+
 function Tag({ tone, text, title }: { tone: Tone; text: string; title?: string }) {
   return (
     <span className={css.tag} data-tone={tone} title={title}>
@@ -52,9 +59,19 @@ export function PhaseTag({ phase }: { phase: string }) {
   return <Tag tone={phaseTones[phase] ?? "calm"} text={words(phase)} />;
 }
 
+interface CommandTagProps {
+  state: string;
+  /** A suspension is named: it stops a job instead of changing its size. */
+  kind?: string;
+}
+
 /** How far a command has come. */
-export function CommandTag({ state }: { state: string }) {
-  return (
-    <Tag tone={commandTones[state] ?? "calm"} text={words(state)} title={commandMeaning[state]} />
-  );
+export function CommandTag({ state, kind }: CommandTagProps) {
+  const text = kind === "suspend" ? `suspend: ${words(state)}` : words(state);
+  return <Tag tone={commandTones[state] ?? "calm"} text={text} title={commandMeaning[state]} />;
+}
+
+/** What kind of notice it is. */
+export function NoticeTag({ code }: { code: string }) {
+  return <Tag tone={noticeTones[code] ?? "warn"} text={words(code)} />;
 }

@@ -10,7 +10,8 @@ describe("what an address says is read, and nonsense left out", () => {
       { range: "1h", resource: "nvidia.com/gpu" },
       { range: "1h", resource: "nvidia.com/gpu" },
     ],
-    [{ range: "9y", resource: 4 }, {}],
+    [{ range: "9y", resource: 4, why: "Job/llama" }, {}],
+    [{ why: "Job/ml/llama" }, { why: "Job/ml/llama" }],
   ])("fleet %j: %j", (given, want) => {
     expect(readFleetSearch(given)).toEqual(want);
   });

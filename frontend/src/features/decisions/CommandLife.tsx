@@ -1,4 +1,5 @@
 import type { Command } from "../../api/types.ts";
+import explanation from "../../components/Explanation/Explanation.module.css";
 import { duration } from "../../components/format.ts";
 import { CommandTag } from "../../components/tags.tsx";
 import { Absent, Change, Time } from "../../components/values.tsx";
@@ -47,7 +48,7 @@ export function CommandLife({ command }: { command: Command }) {
           </li>
         ))}
       </ol>
-      <dl className={css.numbers}>
+      <dl className={explanation.numbers}>
         <div>
           <dt>attempts</dt>
           <dd>{command.attempts}</dd>

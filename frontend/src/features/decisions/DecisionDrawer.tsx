@@ -1,8 +1,14 @@
 import { Drawer } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useDecision } from "../../api/queries.ts";
-import type { Decision, Numbers, Rejection } from "../../api/types.ts";
-import { quantity, words } from "../../components/format.ts";
+import type { Decision } from "../../api/types.ts";
+import {
+  NumberList,
+  Reckoned,
+  RejectedList,
+  Remedies,
+} from "../../components/Explanation/Explanation.tsx";
+import { words } from "../../components/format.ts";
 import { Panel } from "../../components/Panel.tsx";
 import { Change, Time } from "../../components/values.tsx";
 import { CommandLife } from "./CommandLife.tsx";
@@ -54,6 +60,16 @@ function Details({ decision }: { decision: Decision }) {
         <h3 id="numbers">Numbers it came from</h3>
         <NumberList numbers={decision.numbers} />
       </section>
+      <section aria-labelledby="reckoned">
+        <h3 id="reckoned">Share and gain</h3>
+        <Reckoned decision={decision} />
+      </section>
+      {decision.unblock.length > 0 ? (
+        <section aria-labelledby="unblock">
+          <h3 id="unblock">What would help</h3>
+          <Remedies unblock={decision.unblock} />
+        </section>
+      ) : null}
       <section aria-labelledby="command">
         <h3 id="command">Command</h3>
         {decision.command ? (
@@ -64,37 +80,8 @@ function Details({ decision }: { decision: Decision }) {
       </section>
       <section aria-labelledby="rejected">
         <h3 id="rejected">Rejected candidates</h3>
-        <Rejected rejected={decision.rejected} />
+        <RejectedList rejected={decision.rejected} />
       </section>
     </div>
-  );
-}
-
-function Rejected({ rejected }: { rejected: readonly Rejection[] }) {
-  if (rejected.length === 0) return <p className={css.facts}>No other candidate was weighed.</p>;
-  return (
-    <ul className={css.rejected}>
-      {rejected.map((one) => (
-        <li key={`${one.candidate} ${one.code}`}>
-          <b>{one.candidate}</b> {one.sentence}
-          <NumberList numbers={one.numbers} />
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function NumberList({ numbers }: { numbers: Numbers }) {
-  const entries = Object.entries(numbers);
-  if (entries.length === 0) return <p className={css.facts}>No numbers were recorded.</p>;
-  return (
-    <dl className={css.numbers}>
-      {entries.map(([name, value]) => (
-        <div key={name}>
-          <dt>{words(name)}</dt>
-          <dd title={String(value)}>{typeof value === "number" ? quantity(value) : value}</dd>
-        </div>
-      ))}
-    </dl>
   );
 }

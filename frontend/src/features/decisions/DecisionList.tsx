@@ -81,7 +81,9 @@ function Row({ decision, open, onOpen }: RowProps) {
         <span className={css.code}>{words(decision.reason_code)}</span> {decision.sentence}
       </span>
       <span className={css.command}>
-        {decision.command ? <CommandTag state={decision.command.state} /> : null}
+        {decision.command ? (
+          <CommandTag state={decision.command.state} kind={decision.command.kind} />
+        ) : null}
       </span>
     </button>
   );

@@ -65,7 +65,9 @@ export function DecisionFeed({ cluster }: { cluster: string | undefined }) {
                   </span>
                 </div>
                 <p className={css.reason}>{decision.sentence}</p>
-                {decision.command ? <CommandTag state={decision.command.state} /> : null}
+                {decision.command ? (
+                  <CommandTag state={decision.command.state} kind={decision.command.kind} />
+                ) : null}
               </li>
             ))}
           </ol>

@@ -7,12 +7,13 @@ import { DecisionFeed } from "./DecisionFeed.tsx";
 import css from "./Fleet.module.css";
 import { HoldersPanel } from "./HoldersPanel.tsx";
 import { NodesPanel } from "./NodesPanel.tsx";
+import { NoticesPanel } from "./NoticesPanel.tsx";
 import { PendingPanel } from "./PendingPanel.tsx";
 
 /** The whole of one cluster: what there is, who holds it, what waits, and what was decided. */
 export function FleetPage() {
   const { cluster } = useCluster();
-  const { range = "15m", resource: wanted } = useSearch({ from: "/" });
+  const { range = "15m", resource: wanted, why } = useSearch({ from: "/" });
   const navigate = useNavigate();
   const resources = cluster?.capacity.map((one) => one.resource) ?? [];
   const nodes = useNodes(cluster?.name);
@@ -38,7 +39,18 @@ export function FleetPage() {
           <NodesPanel cluster={cluster} />
         </div>
         <div className={css.side}>
-          <PendingPanel cluster={cluster?.name} />
+          <PendingPanel
+            cluster={cluster?.name}
+            why={why}
+            onWhy={(workload) =>
+              void navigate({
+                to: "/",
+                replace: true,
+                search: (before) => ({ ...before, why: workload }),
+              })
+            }
+          />
+          <NoticesPanel cluster={cluster?.name} />
           <DecisionFeed cluster={cluster?.name} />
         </div>
       </div>

@@ -33,7 +33,9 @@ export function JobDecisionsPanel({ id }: { id: string }) {
                 <div className={css.eventHead}>
                   <Time at={decision.at} />
                   <Change from={decision.current} to={decision.desired} />
-                  {decision.command ? <CommandTag state={decision.command.state} /> : null}
+                  {decision.command ? (
+                    <CommandTag state={decision.command.state} kind={decision.command.kind} />
+                  ) : null}
                   <Link
                     to="/decisions"
                     search={{ job: id, id: decision.id }}

@@ -12,6 +12,7 @@ import css from "./Job.module.css";
 import { JobCharts } from "./JobCharts.tsx";
 import { JobDecisionsPanel } from "./JobDecisionsPanel.tsx";
 import { JobHeader } from "./JobHeader.tsx";
+import { JobWhyPanel } from "./JobWhyPanel.tsx";
 import { RecoveriesPanel } from "./RecoveriesPanel.tsx";
 import { ReplicasPanel } from "./ReplicasPanel.tsx";
 import { TrainingPanel } from "./TrainingPanel.tsx";
@@ -52,6 +53,7 @@ export function JobPage() {
               <ReplicasPanel job={job} />
             </div>
             <div className={css.column}>
+              <JobWhyPanel job={job} />
               <JobDecisionsPanel id={job.id} />
               <AttemptsPanel id={job.id} />
             </div>
