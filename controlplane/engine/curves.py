@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-import numpy as np
-
 #: throughput grows with replicas^0.9 where nothing was measured (a concave default)
 DEFAULT_EXPONENT = 0.9
 #: standard deviations of the prior: of the exponent, and of W over a factor of e in size
@@ -40,8 +38,6 @@ LEAST_SLOPE = 0.05
 #: a throughput outside of this, in samples/s, is no measurement
 LEAST, MOST = 1e-9, 1e15
 MOST_SIZE = 1_000_000
-#: of more measured sizes than this, so many are used, evenly spread: the fit is cubic in them
-MOST_POINTS = 256
 
 Point = tuple[int, float, float | None]
 
@@ -80,9 +76,6 @@ class Curve:
             for n, rate in sorted(measured.items())
             if _usable(n, rate)
         )
-        if len(points) > MOST_POINTS:
-            even = np.linspace(0, len(points) - 1, MOST_POINTS).astype(int)
-            points = tuple(points[i] for i in even)
         return _fit(points, exponent)
 
     def rate(self, n: int) -> float:
@@ -141,9 +134,9 @@ def _fit(points: tuple[Point, ...], exponent: float) -> Curve:
     if len(points) == 1:
         value = math.log(points[0][1])
         return Curve(exponent, sizes, logs, (value,), (noise[0] ** 2,), exponent, exponent)
-    estimate, variances, slope, slope_variance = _krige(points, logs, noise, exponent)
-    values = _plausible(points, logs, estimate, noise)
-    slope = min(1.0, max(LEAST_SLOPE, slope))
+    states = _smooth(points, logs, noise, exponent)
+    values = _plausible(points, logs, [state.level for state in states], noise)
+    slope = min(1.0, max(LEAST_SLOPE, states[-1].slope))
     first = (values[1] - values[0]) / (logs[1] - logs[0])
     last = (values[-1] - values[-2]) / (logs[-1] - logs[-2])
     return Curve(
@@ -151,31 +144,95 @@ def _fit(points: tuple[Point, ...], exponent: float) -> Curve:
         sizes=sizes,
         logs=logs,
         values=tuple(values),
-        variances=tuple(variances),
+        variances=tuple(max(1e-9, state.level_variance) for state in states),
         below=min(1.0, max(slope, first)),
         above=min(slope, last),
-        slope_variance=slope_variance,
+        slope_variance=max(0.0, states[-1].slope_variance),
     )
 
 
-def _krige(
+@dataclass(slots=True)
+class _State:
+    """Level (log T) and slope (the exponent) with their covariance."""
+
+    level: float
+    slope: float
+    level_variance: float
+    covariance: float
+    slope_variance: float
+
+
+def _smooth(
     points: tuple[Point, ...], logs: tuple[float, ...], noise: list[float], exponent: float
-) -> tuple[list[float], list[float], float, float]:
-    """(log T and its variance at the measured sizes, exponent and its variance): the posterior,
-    with a flat prior for the level."""
-    x = np.array(logs)
-    residual = np.array([math.log(rate) for _, rate, _ in points]) - exponent * x
-    level = residual.mean()
-    along = x - x[0]
-    prior = LOCAL_SD**2 * np.minimum.outer(along, along) + EXPONENT_SD**2 * np.outer(along, along)
-    prior += 1e3  # the level: as good as flat beside variances of at most MOST_NOISE**2
-    gain = np.linalg.solve(prior + np.diag(np.square(noise)), prior).T
-    estimate = gain @ (residual - level) + level + exponent * x
-    variances = np.maximum(np.diag(prior - gain @ prior), 1e-9)
-    weights = np.linalg.solve(prior + np.diag(np.square(noise)), EXPONENT_SD**2 * along)
-    slope = exponent + float(weights @ (residual - level))
-    slope_variance = max(0.0, EXPONENT_SD**2 * (1 - float(weights @ along)))
-    return estimate.tolist(), variances.tolist(), slope, slope_variance
+) -> list[_State]:
+    """The posterior at each measured size: the kriging above as a Kalman filter and smoother along
+    log n (Rauch, Tung and Striebel, 1965), which is linear in the number of sizes. The level's
+    prior is flat."""
+    now = _State(math.log(points[0][1]), exponent, noise[0] ** 2, 0.0, EXPONENT_SD**2)
+    filtered, predicted = [now], [now]
+    for i in range(1, len(points)):
+        ahead = _ahead(now, logs[i] - logs[i - 1])
+        now = _seen(ahead, math.log(points[i][1]), noise[i] ** 2)
+        predicted.append(ahead)
+        filtered.append(now)
+    smoothed = [now]
+    for i in range(len(points) - 2, -1, -1):
+        gap = logs[i + 1] - logs[i]
+        smoothed.append(_looked_back(filtered[i], predicted[i + 1], smoothed[-1], gap))
+    return smoothed[::-1]
+
+
+def _ahead(now: _State, gap: float) -> _State:
+    """What is expected so much further on in log n."""
+    variance = now.level_variance + 2 * gap * now.covariance + gap**2 * now.slope_variance
+    return _State(
+        now.level + gap * now.slope,
+        now.slope,
+        variance + LOCAL_SD**2 * gap,
+        now.covariance + gap * now.slope_variance,
+        now.slope_variance,
+    )
+
+
+def _seen(ahead: _State, value: float, noise: float) -> _State:
+    """With a measurement of the level, of this variance."""
+    total = ahead.level_variance + noise
+    of_level, of_slope = ahead.level_variance / total, ahead.covariance / total
+    miss = value - ahead.level
+    return _State(
+        ahead.level + of_level * miss,
+        ahead.slope + of_slope * miss,
+        ahead.level_variance * (1 - of_level),
+        ahead.covariance * (1 - of_level),
+        ahead.slope_variance - of_slope * ahead.covariance,
+    )
+
+
+def _looked_back(here: _State, ahead: _State, later: _State, gap: float) -> _State:
+    """With what was learned of the next size too: `ahead` is what was expected there, `later` what
+    is known of it now."""
+    determinant = ahead.level_variance * ahead.slope_variance - ahead.covariance**2
+    a = here.level_variance + gap * here.covariance
+    b = here.covariance + gap * here.slope_variance
+    v, c, s = (
+        ahead.slope_variance / determinant,
+        -ahead.covariance / determinant,
+        ahead.level_variance / determinant,
+    )
+    # the gain, 2 x 2: cov(here, there) / var(there)
+    ll, ls = a * v + here.covariance * c, a * c + here.covariance * s
+    sl, ss = b * v + here.slope_variance * c, b * c + here.slope_variance * s
+    level, slope = later.level - ahead.level, later.slope - ahead.slope
+    dv = later.level_variance - ahead.level_variance
+    dc = later.covariance - ahead.covariance
+    ds = later.slope_variance - ahead.slope_variance
+    return _State(
+        here.level + ll * level + ls * slope,
+        here.slope + sl * level + ss * slope,
+        here.level_variance + ll * ll * dv + 2 * ll * ls * dc + ls * ls * ds,
+        here.covariance + ll * sl * dv + (ll * ss + ls * sl) * dc + ls * ss * ds,
+        here.slope_variance + sl * sl * dv + 2 * sl * ss * dc + ss * ss * ds,
+    )
 
 
 def _plausible(

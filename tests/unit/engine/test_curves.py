@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.engine.curves import Curve
+from controlplane.engine.curves import EXPONENT_SD, LOCAL_SD, Curve
 
 #: samples/s of a job whose scaling falls off, measured well
 FALLING_OFF = {8: 800.0, 16: 1500.0, 32: 1700.0}
@@ -158,7 +159,25 @@ def test_the_unit_of_throughput_doesn_t_matter(measured, unit):
         assert scaled.uncertainty(n) == pytest.approx(plain.uncertainty(n), rel=1e-4)
 
 
-def test_many_sizes_are_thinned_out():
+def test_the_fit_is_the_posterior_of_the_model():
+    """Beside the filter: the same by matrices (Rasmussen and Williams, eq. 2.25 f)."""
+    sizes, rates, noise = [2, 3, 8, 32], [19.0, 28.0, 66.0, 180.0], [0.05, 0.02, 0.1, 0.03]
+    x = np.log(sizes)
+    along = x - x[0]
+    prior = LOCAL_SD**2 * np.minimum.outer(along, along) + EXPONENT_SD**2 * np.outer(along, along)
+    prior += 1e4  # the level is as good as unknown
+    total = prior + np.diag(np.square(noise))
+    residual = np.log(rates) - 0.9 * x
+    mean = prior @ np.linalg.solve(total, residual - residual.mean()) + residual.mean() + 0.9 * x
+    spread = np.sqrt(np.diag(prior - prior @ np.linalg.solve(total, prior)))
+    slope = 0.9 + EXPONENT_SD**2 * along @ np.linalg.solve(total, residual - residual.mean())
+    curve = Curve.fit(dict(zip(sizes, rates, strict=True)), dict(zip(sizes, noise, strict=True)))
+    assert curve.exponent == pytest.approx(slope, abs=1e-5)
+    assert [curve.uncertainty(n) for n in sizes] == pytest.approx(spread, rel=1e-3)
+    assert [curve.rate(n) for n in sizes] == pytest.approx(np.exp(mean), rel=1e-4)
+
+
+def test_many_sizes():
     curve = Curve.fit({n: float(n) for n in range(1, 2000)})
-    assert len(curve.sizes) == 256
+    assert len(curve.sizes) == 1999
     assert curve.rate(1999) == pytest.approx(1999.0, rel=0.1)
