@@ -14,6 +14,7 @@ from apps.decisions.models import Command as CommandRow
 from apps.decisions.models import Plan
 from apps.training import inflow, scaling
 from apps.training.models import InflowHour, NodeFault, ScalingPoint, ThroughputSample
+from controlplane.engine.cluster_policy import MOST_SECONDS
 from workers import mailbox
 
 log = logging.getLogger(__name__)
@@ -26,8 +27,8 @@ ABANDONED = timedelta(seconds=8)
 RETRY_S = 10
 
 KEEP_SAMPLES = inflow.SAMPLES_KEPT
-#: longer than any window that makes a node a repeat offender
-KEEP_FAULTS = timedelta(days=90)
+#: as long as they may make a node a repeat offender: the longest window and the longest rest
+KEEP_FAULTS = timedelta(seconds=2 * MOST_SECONDS)
 #: plans without commands are only of interest while somebody may ask why nothing happened
 KEEP_PLANS = timedelta(days=2)
 KEEP_DECIDED = timedelta(days=90)

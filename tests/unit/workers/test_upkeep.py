@@ -71,16 +71,15 @@ def test_prune_takes_what_is_old_and_nothing_else() -> None:
         ScalingPoint.objects.create(
             job=job, replicas=1 + hours, samples=1, samples_per_s=1.0, updated_at=at
         )
-    for days in (0, 80):
+    for days in (0, 730):
         at = AT - timedelta(days=days)
         NodeFault.objects.create(cluster=row, job=job, node_name="n0", cause="node_gone", at=at)
         InflowHour.objects.create(cluster=row, resource="r", hour=at, inflow=0.0)
     gone = upkeep.prune(AT + timedelta(days=8))
     assert gone == {
-        "capacity": 1, "throughput": 1, "scaling": 1, "faults": 0, "inflow": 1, "plans": 1,
+        "capacity": 1, "throughput": 1, "scaling": 1, "faults": 1, "inflow": 1, "plans": 1,
         "decided": 0,
     }  # fmt: skip
-    assert upkeep.prune(AT + timedelta(days=11))["faults"] == 1
     assert not Plan.objects.filter(pk=idle.pk).exists()
     assert Plan.objects.filter(pk=decided.pk).exists()  # what was done is remembered longer
     assert upkeep.prune(AT + timedelta(days=91))["decided"] == 1
