@@ -18,13 +18,15 @@ from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
-from controlplane.engine.sharing import Group, Memo, Sharing, groups
+from controlplane.engine.sharing import Group, Ideals, Memo, Sharing, groups
 from controlplane.engine.transfers import Transfers
 from controlplane.engine.types import Objective
 
 #: a growth must pay for its pause within this time, or within the cooldown if that is longer
 PAYBACK_S = 600.0
 HOUR_S = 3600.0
+#: more than any cluster holds
+MOST_PODS = 1 << 40
 
 
 class Growth:
@@ -60,10 +62,12 @@ class Growth:
     # -- one group ---------------------------------------------------------------------------
 
     def _group(self, group: Group) -> None:
-        room = self._room_for(group.resource)
+        room = min(self._room_for(group.resource), self._placeable(group))
         held = sum(group.held(job) * job.accelerators[1] for job in group.jobs)
         sharing = Sharing(group, held + room, self.policies, self.quota, self.memo)
         ideals = sharing.ideals()
+        if self._settled(group, ideals, room):
+            return
         frozen: set[int] = set()
         capped: set[int] = set()
         for job in group.jobs:
@@ -81,6 +85,26 @@ class Growth:
         for job in group.jobs:
             job.share = shares[id(job)]
         self._move(group, ready, frozen)
+
+    def _settled(self, group: Group, ideals: Ideals, room: int) -> bool:
+        """The usual case, in short: no room for any step, and nobody is below his share. Notes why
+        nobody grows."""
+        for job in group.jobs:
+            size = _next(group, job)
+            if ideals[id(job)] > group.held(job) or (
+                size is not None and self._fits(job, size - group.held(job), room)
+            ):
+                return False
+        for job in group.jobs:
+            job.share = ideals[id(job)]
+            if id(job) in group.waiting:
+                continue
+            size = job.next_size()
+            if size is None:
+                job.reason = because(ReasonCode.AT_MAXIMUM, to=job.target)
+            else:
+                job.reason = self._no_room(job, size)
+        return True
 
     def _move(self, group: Group, ready: list[Job], frozen: set[int]) -> None:
         """Towards the shares: from free places, then from equals; then what is left over."""
@@ -176,6 +200,14 @@ class Growth:
             found = self._room[resource] = max(0, self.capacity.free(resource) - kept[0])
         return found
 
+    def _placeable(self, group: Group) -> int:
+        """Accelerators that pods of the group's shapes find room for: fragments are no room."""
+        shapes = {job.shape for job in group.jobs}
+        return max(
+            self.capacity.fitting(shape, MOST_PODS) * sum(n for _, n in shape.accelerators)
+            for shape in shapes
+        )
+
     def _no_room(self, job: Job, size: int) -> Reason:
         resource = job.accelerators[0]
         kept, purpose = self._kept[resource]
@@ -187,6 +219,13 @@ class Growth:
             )  # fmt: skip
         return _does_not_fit(job, size, pods, self.capacity)
 
+    def _fits(self, job: Job, replicas: int, room: int) -> bool:
+        """Whether so many more replicas find places, and may have them."""
+        pods = replicas * job.pods_per_replica
+        return replicas * job.accelerators[1] <= room and (
+            self.capacity.fitting(job.shape, pods, job.within) >= pods
+        )
+
     def _note_room(self, job: Job, ideal: int, room: int) -> None:
         """Since when there has been room for the next step, free or with equals above their
         share."""
@@ -194,11 +233,7 @@ class Growth:
         if size is None:
             job.reason = because(ReasonCode.AT_MAXIMUM, to=job.target)
             return
-        pods = (size - job.target) * job.pods_per_replica
-        fits = room >= (size - job.target) * job.accelerators[1] and (
-            self.capacity.fitting(job.shape, pods, job.within) >= pods
-        )
-        if fits or ideal >= size:
+        if ideal >= size or self._fits(job, size - job.target, room):
             since = job.history.growth_wanted_since
             job.growth_wanted_since = self._now if since is None else since
 

@@ -117,7 +117,7 @@ def _of_job(job: Job, policies: PolicySet) -> Iterable[Demand]:
     A job that isn't there yet, or has less than its minimum, gets all that it misses or nothing:
     one unit, a gang.
     """
-    if job.policy is None:
+    if job.policy is None or _has_all(job):
         return
     for_minimum, above = missing_replicas(job)
     if not for_minimum and not above:
@@ -130,6 +130,13 @@ def _of_job(job: Job, policies: PolicySet) -> Iterable[Demand]:
     if above:
         never = ReclaimPolicy.NEVER
         yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, above, never, above=True)
+
+
+def _has_all(job: Job) -> bool:
+    """Whether it has every replica that it was granted, and no other size is on its way."""
+    workload = job.workload
+    settled = job.target == workload.granted >= job.minimum
+    return settled and not workload.suspended and not job.replicas.missing
 
 
 def starts(job: Job) -> bool:

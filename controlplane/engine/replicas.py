@@ -17,11 +17,12 @@ class Replicas:
     """`running`: replicas below the granted size whose pods are all ready, none leaving.
     `completed`: those whose pods have all succeeded. `stuck`: indexes of replicas that don't run
     though every pod of theirs has a place (no capacity helps them). `standing`: index -> pods that
-    haven't ended and aren't leaving."""
+    haven't ended and aren't leaving; `highest` of them. `missing`: pods of granted replicas that
+    have no place."""
 
     __slots__ = (
-        "accelerators", "completed", "placed", "pods", "running", "shape", "size", "standing",
-        "stuck",
+        "accelerators", "completed", "highest", "missing", "placed", "pods", "running", "shape",
+        "size", "standing", "stuck",
     )  # fmt: skip
 
     def __init__(self, workload: Workload, pods: Sequence[Pod]) -> None:
@@ -57,6 +58,8 @@ class Replicas:
         )
         placed.update(done)
         self.placed: Mapping[int, int] = placed
+        self.highest = max(standing, default=-1)
+        self.missing = self.missing_pods(granted)
 
     def missing_pods(self, target: int) -> int:
         """Pods of the first `target` replicas that aren't on a node (or on their way off it). One
@@ -67,14 +70,14 @@ class Replicas:
 
     def leaving(self, size: int) -> list[Pod]:
         """The pods that go when the job shrinks to `size`, in the order in which they go."""
-        if not self.standing or max(self.standing) < size:
+        if self.highest < size:
             return []
         indexes = sorted((i for i in self.standing if i >= size), reverse=True)
         return [pod for i in indexes for pod in sorted(self.standing[i], key=lambda p: p.name)]
 
     def between(self, before: int, after: int) -> list[Pod]:
         """Of the pods that go on the way to `after`, those of replicas below `before`."""
-        if not self.standing or max(self.standing) < after:
+        if self.highest < after:
             return []
         indexes = sorted((i for i in self.standing if after <= i < before), reverse=True)
         return [pod for i in indexes for pod in sorted(self.standing[i], key=lambda p: p.name)]
