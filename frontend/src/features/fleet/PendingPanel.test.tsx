@@ -119,6 +119,11 @@ describe("500 that wait", () => {
     expect(screen.getByText("Nothing of that name waits.")).toBeDefined();
   });
 
+  it("the one that the address names is among them", () => {
+    show(many(500), "Pod/ml/p77");
+    expect(screen.getAllByRole("button", { expanded: true })).toHaveLength(1);
+  });
+
   it("few need no search", () => {
     show(many(30));
     expect(screen.queryByLabelText("Search what waits by name")).toBeNull();

@@ -71,7 +71,10 @@ interface PendingListProps {
 
 export function PendingList({ cluster, items, why, onWhy }: PendingListProps) {
   const [text, setText] = useState("");
-  const [shown, setShown] = useState(page);
+  // What the address names is shown, however far down it is.
+  const [shown, setShown] = useState(() =>
+    Math.max(page, items.findIndex((item) => item.workload === why) + 1),
+  );
   const wanted = text.trim().toLowerCase();
   const found = wanted
     ? items.filter((item) => item.workload.toLowerCase().includes(wanted))
