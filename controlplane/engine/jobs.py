@@ -48,6 +48,7 @@ class Job:
     short_since: float | None = None
     share: int | None = None
     expected_gain: float | None = None
+    unblock: tuple[Reason, ...] = ()
     within: Within | None = None
     name: str = ""
 

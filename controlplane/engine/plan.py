@@ -6,6 +6,7 @@ The steps of DESIGN.md, Planning, in their order: each is a function that can be
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from controlplane.engine.commands import Command, CommandKind
 from controlplane.engine.damping import bind_check_at, flaps
@@ -18,6 +19,7 @@ from controlplane.engine.decisions import (
     Reservation,
 )
 from controlplane.engine.elasticity import Growth
+from controlplane.engine.explanations import Explainer
 from controlplane.engine.failures import (
     note_shortage,
     shrink_after_fault,
@@ -28,6 +30,7 @@ from controlplane.engine.jobs import Job, Rules, load_jobs
 from controlplane.engine.lifecycle import release_leaving, to_valid_size
 from controlplane.engine.nodes_health import avoided, next_change, next_overdue, overdue
 from controlplane.engine.ordering import Demand, DemandKind, demands
+from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
@@ -54,10 +57,12 @@ class Planner:
     def __init__(self) -> None:
         self._index: Index | None = None
         self._memo = Memo()
+        self._explainer = Explainer()
 
     def plan(self, snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> Plan:
         index = self._index = Index.of(snapshot, self._index)
-        return _Cycle(index, snapshot, policies, now, self._memo).run()
+        cycle = _Cycle(index, snapshot, policies, now, self._memo)
+        return cycle.run(self._explainer)
 
 
 class _Cycle:
@@ -72,7 +77,7 @@ class _Cycle:
         self.jobs = load_jobs(snapshot, self.rules, index.replicas_of, index.domain_of)
         self.closed = avoided(index.watched, snapshot.node_history, policies.cluster, now)
 
-    def run(self) -> Plan:
+    def run(self, explainer: Explainer) -> Plan:
         why_not = _unusable(self.snapshot, self.now)
         if why_not is not None:
             return self._nothing(why_not)
@@ -94,8 +99,21 @@ class _Cycle:
         growth.grow(self.jobs, [d.job for d in _may_share(found) if d.job is not None])
         due.extend([growth.wake, *self._changes(found)])
         wake = min((at for at in due if at is not None), default=None)
-        pending = [pending for pending, _ in found]
+        pending = self._explained(found, explainer, capacity)
         return self._result(pending, service.reservations, wake)
+
+    def _explained(
+        self, found: list[tuple[PendingDemand, Served]], explainer: Explainer, capacity: Capacity
+    ) -> list[PendingDemand]:
+        """The demands that wait, with what would unblock each."""
+        served = [one for _, one in found]
+        answers = explainer.remedies(served, self.jobs, capacity, self.closed)
+        pending = []
+        for (demand, one), unblock in zip(found, answers, strict=True):
+            if one.demand.job is not None and one.demand.kind is DemandKind.START:
+                one.demand.job.unblock = unblock
+            pending.append(replace(demand, unblock=unblock) if unblock else demand)
+        return pending
 
     def _changes(self, found: Iterable[tuple[PendingDemand, Served]]) -> list[float | None]:
         """When time alone changes something besides the jobs' own damping."""
@@ -198,6 +216,7 @@ def _decision(job: Job) -> Decision:
         short_since=None if job.changed else job.short_since,
         share=job.share,
         expected_gain=job.expected_gain,
+        unblock=job.unblock,
     )
 
 

@@ -102,10 +102,11 @@ class Service:
         until = bind_back_off(history, self.policies.cluster, self._now)
         if until is None:
             return None
+        current = next_demand_history(history, False, self._now, self.policies.cluster)
         return because(
             ReasonCode.BIND_BACK_OFF,
             timeout_s=self.policies.cluster.bind_timeout_s,
-            refusals=history.refusals,
+            refusals=current.refusals,
             wait_s=float(until - self._now),
         )
 

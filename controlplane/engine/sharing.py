@@ -46,6 +46,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._curves: dict[str, tuple[object, object, Curve]] = {}
+        self._claims: dict[str, tuple[tuple[object, ...], Claim]] = {}
         self._shares: dict[tuple[object, ...], tuple[object, dict[str, int]]] = {}
 
     def curve(self, job: Job) -> Curve:
@@ -58,6 +59,30 @@ class Memo:
         curve = Curve.fit(measured, deviation)
         self._curves[job.name] = (measured, deviation, curve)
         return curve
+
+    def claim(self, job: Job, held: int, timed: bool) -> Claim:
+        """A job's claim. `timed`: what it has left to do counts."""
+        report = job.report if timed else None
+        curve = self.curve(job)
+        pause = (job.report.resize_cost_s or 0.0) if job.report else 0.0
+        of = (job.workload, job.sizes, held, curve, report, pause)
+        known = self._claims.get(job.name)
+        if known is not None and known[0] == of:
+            return known[1]
+        claim = Claim(
+            key=job.name,
+            sizes=job.sizes,
+            held=held,
+            per_replica=job.accelerators[1],
+            weight=job.workload.weight,
+            rate=curve.rate,
+            remaining=report.remaining if report else None,
+            attained=(report.attained or 0.0) if report else 0.0,
+            pause_s=pause,
+            floor=min(held, job.minimum),
+        )
+        self._claims[job.name] = (of, claim)
+        return claim
 
     def shared(
         self, where: tuple[object, ...], claims: list[Claim], units: int, objective: Objective
@@ -81,7 +106,7 @@ class Sharing:
         self._queues = _by_queue(group.jobs)
         self._budgets = self._split(units, quota)
         self._claims = {
-            name: [self._claim(self._queue(name), job) for job in jobs]
+            name: [memo.claim(job, group.held(job), self._timed(name)) for job in jobs]
             for name, jobs in self._queues.items()
         }
 
@@ -126,21 +151,8 @@ class Sharing:
     def _floor(self, job: Job) -> int:
         return min(self._group.held(job), job.minimum)
 
-    def _claim(self, queue: QueuePolicy, job: Job) -> Claim:
-        timed = queue.objective is Objective.COMPLETION_TIME
-        report = job.report
-        return Claim(
-            key=job.name,
-            sizes=job.sizes,
-            held=self._group.held(job),
-            per_replica=job.accelerators[1],
-            weight=job.workload.weight,
-            rate=self._memo.curve(job).rate,
-            remaining=report.remaining if report and timed else None,
-            attained=(report.attained or 0.0) if report and timed else 0.0,
-            pause_s=(report.resize_cost_s or 0.0) if report else 0.0,
-            floor=self._floor(job),
-        )
+    def _timed(self, name: str) -> bool:
+        return self._queue(name).objective is Objective.COMPLETION_TIME
 
 
 def _held(claim: Claim, frozen: bool) -> Claim:

@@ -29,6 +29,7 @@ class Donors:
 
     def __init__(self, surplus: Sequence[Surplus], nodes: NodeColumns, whole: bool) -> None:
         self.jobs = sorted(surplus, key=lambda job: (job.priority, job.workload))
+        self.names = [job.workload for job in self.jobs]
         self.priorities = sorted({job.priority for job in self.jobs})
         self._nodes, self._whole = nodes, whole
         self._order = [job.priority for job in self.jobs]

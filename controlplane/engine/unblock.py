@@ -6,8 +6,9 @@ counting: with it, all pods that are missing find nodes (in one topology domain,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -83,22 +84,39 @@ class _Change:
 
 
 class Remedies:
-    """Of one cycle. `free`: node -> resource -> free once what leaves has left, of every node,
-    cordoned ones too, after everything that was served. `closed`: nodes that get nothing new."""
+    """Of one cycle. `free`: of a resource, what each node has free once what leaves has left,
+    cordoned nodes too, after everything that was served. `donors`: what others could give above
+    their minimum (False) or in all (True)."""
 
     def __init__(
         self,
+        nodes: NodeColumns,
+        free: Callable[[str], Column],
+        donors: Mapping[bool, Donors],
+    ) -> None:
+        self.nodes, self.free, self._donors = nodes, free, donors
+        self._rooms: dict[tuple[object, ...], Room] = {}
+        self._most: dict[object, int] = {}
+
+    @classmethod
+    def of(
+        cls,
         snapshot: ClusterSnapshot,
         free: Amounts,
         surplus: Sequence[Surplus],
         closed: Iterable[str] = (),
-    ) -> None:
-        self.nodes = NodeColumns(snapshot.nodes, closed)
-        self._free = free
-        self._donors = {whole: Donors(surplus, self.nodes, whole) for whole in (False, True)}
-        self._columns: dict[str, Column] = {}
-        self._rooms: dict[tuple[object, ...], Room] = {}
-        self._most: dict[object, int] = {}
+    ) -> Remedies:
+        """`free`: node -> resource -> amount. `closed`: nodes that get nothing new."""
+        nodes = NodeColumns(snapshot.nodes, closed)
+        nothing: Mapping[str, int] = {}
+
+        @cache
+        def column(resource: str) -> Column:
+            amounts = [free.get(name, nothing).get(resource, 0) for name in nodes.names]
+            return np.array(amounts, dtype=np.int64)
+
+        donors = {whole: Donors(surplus, nodes, whole) for whole in (False, True)}
+        return cls(nodes, column, donors)
 
     def for_(self, missing: Missing) -> tuple[Reason, ...]:
         """The changes to make together, one or two; NOTHING_FOUND alone if none help."""
@@ -122,14 +140,6 @@ class Remedies:
                     columns[name] = columns[name] + self._donors[whole].column(name, end)
             units = units_of(missing.shape, columns, len(self.nodes))
             found = self._rooms[key] = Room(units, blockers, *self._domains(missing))
-        return found
-
-    def free(self, resource: str) -> Column:
-        found = self._columns.get(resource)
-        if found is None:
-            nothing: Mapping[str, int] = {}
-            amounts = [self._free.get(n, nothing).get(resource, 0) for n in self.nodes.names]
-            found = self._columns[resource] = np.array(amounts, dtype=np.int64)
         return found
 
     def donors(self, whole: bool) -> Donors:
@@ -343,7 +353,7 @@ class _Case:
             columns = {name: free[name] + donors.given(name, kept, nodes) for name in resources}
             if int(units_of(shape, columns, len(nodes)).sum()) >= need:
                 giving = kept
-        return _named([donors.jobs[number].workload for number in giving])
+        return _named([donors.names[number] for number in giving])
 
 
 def _nothing(missing: Missing) -> Reason:

@@ -64,7 +64,7 @@ def answers(
     want: Missing, nodes: Sequence[Node], free: Mapping[str, int], *surplus: Surplus, **fields: Any
 ) -> list[tuple[str, dict[str, Any]]]:
     amounts = {node.name: {GPU: free.get(node.name, 0), **ROOMY} for node in nodes}
-    remedies = Remedies(make_snapshot(nodes), amounts, surplus, **fields)
+    remedies = Remedies.of(make_snapshot(nodes), amounts, surplus, **fields)
     return [(str(reason.code), dict(reason.numbers)) for reason in remedies.for_(want)]
 
 
@@ -374,7 +374,7 @@ def test_room_for_accelerators_without_memory_is_no_room() -> None:
     shape = PodShape((("memory", 2**40), (GPU, 8)))
     want = dataclasses.replace(missing(), shape=shape)
     node = make_node("n0", unschedulable=True)
-    remedies = Remedies(make_snapshot([node]), {"n0": {GPU: 8, "memory": 2**30}}, ())
+    remedies = Remedies.of(make_snapshot([node]), {"n0": {GPU: 8, "memory": 2**30}}, ())
     assert [str(reason.code) for reason in remedies.for_(want)] == ["add_nodes"]
 
 
@@ -425,7 +425,7 @@ def test_what_is_said_to_help_is_enough(want: Missing, kinds: list[Any], gifts: 
         if at < len(nodes)
     ]
     amounts = {name: {GPU: n, **ROOMY} for name, n in free.items()}
-    reasons = Remedies(make_snapshot(nodes), amounts, surplus).for_(want)
+    reasons = Remedies.of(make_snapshot(nodes), amounts, surplus).for_(want)
     codes = {reason.code for reason in reasons}
     if ReasonCode.NOTHING_FOUND in codes:
         assert len(reasons) == 1
@@ -541,7 +541,7 @@ def test_a_snapshot_of_ten_thousand_nodes_is_asked_quickly() -> None:
 
     nodes = [make_node(f"n{i:05}") for i in range(2000)]
     snapshot: ClusterSnapshot = make_snapshot(nodes)
-    remedies = Remedies(snapshot, Counted({node.name: {GPU: 0} for node in nodes}), ())
+    remedies = Remedies.of(snapshot, Counted({node.name: {GPU: 0} for node in nodes}), ())
     remedies.for_(missing(4))
     first = calls
     remedies.for_(missing(4, gpus=4, priority=7))
