@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from controlplane.simulator import plots
 from controlplane.simulator.compare import comparison
 from controlplane.simulator.fields import BadInput
 from controlplane.simulator.page import page
@@ -44,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BadInput as error:
         console.print(f"[bold]Can't simulate:[/] {error}", highlight=False, soft_wrap=True)
         return BAD_INPUT
+    except OSError as error:
+        console.print(f"[bold]Can't write the results:[/] {error}", highlight=False, soft_wrap=True)
+        return BAD_INPUT
     except KeyboardInterrupt:
         console.print("Interrupted; nothing was written.")
         return INTERRUPTED
@@ -56,6 +62,8 @@ def _main(options: argparse.Namespace, console: Console) -> int:
     out: Path = options.out
     if out.exists() and (not out.is_dir() or any(out.iterdir())) and not options.force:
         raise BadInput("--out", str(out), "is there already; choose another or give --force")
+    if not options.no_page:
+        plots.require()
     scenario = _scenario(options)
     found = _simulate(scenario, names, options.seed, options.jobs, console)
     title = f"{scenario.name}: {names[0] if len(names) == 1 else f'{len(names)} policies'}"
@@ -89,19 +97,28 @@ def _simulate(
     with Progress(*columns, console=console, transient=True) as bar:
         if jobs == 1 or len(names) == 1:
             return [_one(scenario, name, seed, bar) for name in names]
-        task = bar.add_task("policies", total=len(names), state="")
-        with ProcessPoolExecutor(min(jobs, len(names))) as pool:
-            waiting: dict[Future[dict[str, Any]], str] = {
-                pool.submit(simulate, scenario, name, seed): name for name in names
-            }
-            try:
-                for done in as_completed(waiting):
-                    done.result()
-                    bar.update(task, advance=1, state=waiting[done])
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-            return [future.result() for future in waiting]
+        return _at_once(scenario, names, seed, jobs, bar)
+
+
+def _at_once(
+    scenario: Scenario, names: list[str], seed: int, jobs: int, bar: Progress
+) -> list[dict[str, Any]]:
+    """On several processes. They never see Ctrl-C (it goes to the whole terminal): this one ends
+    them."""
+    task = bar.add_task("policies", total=len(names), state="")
+    with ProcessPoolExecutor(min(jobs, len(names)), mp_context=get_context("spawn")) as pool:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        waiting = {pool.submit(simulate, scenario, name, seed): name for name in names}
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for done in as_completed(waiting):
+                done.result()
+                bar.update(task, advance=1, state=waiting[done])
+        except BaseException:
+            for child in active_children():
+                child.terminate()
+            raise
+        return [future.result() for future in waiting]
 
 
 def simulate(scenario: Scenario, policy: str, seed: int = 0) -> dict[str, Any]:

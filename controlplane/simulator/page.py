@@ -108,6 +108,8 @@ def _unfair(results: Sequence[dict[str, Any]]) -> str:
     ]
     beyond = results[0]["fairness"]["unfair_beyond"]
     heading = "<h2>Unfair jobs</h2>"
+    if not any(result["jobs"]["finished"] for result in results):
+        return ""
     if not rows:
         return f"{heading}<p>No job took more than {beyond:g} times its time alone.</p>"
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -17,6 +18,14 @@ COLOURS = ("#0072b2", "#d55e00", "#007a5a", "#8a5fa8", "#8c6d00", "#56606b", "#b
 DASHES = ("-", "--", "-.", ":")
 
 Draw = Callable[["Axes"], None]
+
+
+def require() -> None:
+    """Raises BadInput where matplotlib isn't installed, before anybody waits for a simulation."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise BadInput(
+            "matplotlib", "missing", "the report page needs it; run `make setup` or give --no-page"
+        )
 
 
 def all_plots(results: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
@@ -82,6 +91,7 @@ def _jobs(results: Sequence[dict[str, Any]]) -> tuple[str, str, str]:
             series = result["series"]
             hours = [at / 3600 for at in series["t_s"]]
             _line(axes, i, hours, series["jobs_waiting"], result["policy"])
+        axes.set_ylim(0, 1 + max(max(r["series"]["jobs_waiting"], default=0) for r in results))
         axes.set_ylabel("jobs that wait")
         axes.set_xlabel("hours")
 
@@ -138,13 +148,9 @@ def _line(axes: Axes, i: int, x: Sequence[float], y: Sequence[float], name: str)
 def _svg(draw: Draw, label: str) -> str:
     """One figure as an <svg> element with a name for those who don't see it. The same results give
     the same text."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BadInput(
-            "matplotlib", "missing", "the report page needs it; run `make setup` or give --no-page"
-        ) from error
+    import matplotlib
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context({"svg.hashsalt": label, "svg.fonttype": "none", "font.size": 11}):
         figure = Figure(figsize=(10.5, 4.2), layout="constrained")
         axes = figure.add_subplot()
@@ -154,7 +160,8 @@ def _svg(draw: Draw, label: str) -> str:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend(frameon=False, loc="best")
+            columns = 4 if len(axes.get_legend_handles_labels()[0]) > 3 else 3
+            axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
         target = io.StringIO()
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
     return _inline(target.getvalue(), label)

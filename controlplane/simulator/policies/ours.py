@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from controlplane.engine.decisions import Plan
-from controlplane.engine.plan import plan
+from controlplane.engine.plan import Planner
 from controlplane.engine.policy import ElasticityPolicy, PolicySet
 from controlplane.engine.queues import QueuePolicy
 from controlplane.engine.reasons import ReasonCode
@@ -17,7 +17,7 @@ from controlplane.simulator.policies.base import Outcome
 from controlplane.simulator.reports import Told
 from controlplane.simulator.spec import JobSpec, Scenario
 
-Planner = Callable[[ClusterSnapshot, PolicySet, float], Plan]
+Planning = Callable[[ClusterSnapshot, PolicySet, float], Plan]
 
 #: commands by which jobs of one priority take from each other
 REBALANCING = frozenset({ReasonCode.SHRINKS_FOR_SHARE, ReasonCode.SUSPENDED_FOR_SHARE})
@@ -73,13 +73,13 @@ class Ours:
         self.options = options
         self.scales_batch = options.batch == "scale"
         self._policies = PolicySet()
-        self._plan: Planner = plan
+        self._plan: Planning = Planner().plan
 
     def begin(self, scenario: Scenario) -> Scenario:
         jobs = tuple(self._job(job) for job in scenario.jobs)
         spread = self.options.placement == "off"
         scenario = replace(scenario, jobs=jobs, packing="spread" if spread else scenario.packing)
-        self._plan = new_planner()
+        self._plan = Planner().plan
         self._policies = self._policy_set(scenario)
         return scenario
 
@@ -140,11 +140,6 @@ class Ours:
             queues=queues,
             preemption=preemption,
         )
-
-
-def new_planner() -> Planner:
-    """What plans: it may remember from one cycle to the next, but decides as `plan` does."""
-    return plan
 
 
 def _undamped(policy: ElasticityPolicy) -> ElasticityPolicy:

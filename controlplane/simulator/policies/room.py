@@ -19,6 +19,8 @@ class Room:
             for name, node in cluster.nodes.items()
             if node.ready and not node.unschedulable
         }
+        #: of each shape, the fewest pods that found no room: more won't either, until some is given
+        self._too_many: dict[tuple[tuple[str, object], ...], int] = {}
         for pod in cluster.pods.values():
             if pod.deleting and pod.node in self._free:
                 self._release(pod.node, pod)
@@ -26,11 +28,12 @@ class Room:
     def copy(self) -> Room:
         other = object.__new__(Room)
         other._cluster = self._cluster
+        other._too_many = dict(self._too_many)
         other._free = {name: dict(free) for name, free in self._free.items()}
         return other
 
     def become(self, other: Room) -> None:
-        self._free = other._free
+        self._free, self._too_many = other._free, other._too_many
 
     def take(self, job: SimJob, replicas: int) -> bool:
         """Places for all pods of a job that starts; nothing is taken unless all fit."""
@@ -47,6 +50,7 @@ class Room:
 
     def give(self, job: SimJob) -> None:
         """The job leaves."""
+        self._too_many.clear()
         for pod in job.pods.values():
             if not pod.deleting and pod.node in self._free:
                 self._release(pod.node, pod)
@@ -67,6 +71,9 @@ class Room:
         return sum(free.get(resource, 0) for free in self._free.values()) + held - waiting
 
     def _take(self, requests: Mapping[str, int], selector: Mapping[str, str], pods: int) -> bool:
+        shape = (*requests.items(), *selector.items())
+        if pods >= self._too_many.get(shape, pods + 1):
+            return False
         taken: list[str] = []
         for name, free in sorted(self._free.items(), key=self._fullest):
             labels = self._cluster.nodes[name].labels
@@ -77,6 +84,7 @@ class Room:
             if len(taken) == pods:
                 break
         if len(taken) < pods:
+            self._too_many[shape] = pods
             return False
         for name in taken:
             free = self._free[name]
