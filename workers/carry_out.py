@@ -220,7 +220,7 @@ def engine_command(row: CommandRow, key: WorkloadKey, precondition: str) -> Comm
         victims=tuple(row.victims),
         precondition=precondition,
         reason=reason,
-        uid=row.job.uid,
+        uid=row.uid or row.job.uid,
     )
 
 

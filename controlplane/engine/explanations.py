@@ -94,8 +94,11 @@ def missing_of(served: Served, capacity: Capacity) -> Missing:
         reclaim=ReclaimPolicy.NEVER if demand.above_minimum else reclaims,
         minimum=job.minimum if job is not None and start else None,
         pods_per_replica=per_replica,
+        # a smaller start is no help while quota is the obstacle
         could_start_with=(
-            capacity.fitting(demand.shape, size, demand.within) // per_replica if start else 0
+            capacity.fitting(demand.shape, size, demand.within) // per_replica
+            if start and not served.quota_missing
+            else 0
         ),
         level=demand.within.level if demand.within and demand.within.required else "",
         domain=(demand.within.domain or "") if demand.within and demand.within.required else "",

@@ -22,7 +22,8 @@ def reclaim_quota(
     capacity: Capacity,
 ) -> list[Step]:
     """Steps of borrowers until the demand's queue may use `needs` (resource -> accelerators) of its
-    own nominal quota; they are carried out. None, and nothing changed, where that can't be had."""
+    own nominal quota; they are carried out. None, and nothing changed, where that can't be had, or
+    where the demand would find no places all the same."""
     steps: list[Step] = []
     mark = quota.mark()
     for resource, n in needs.items():
@@ -32,9 +33,22 @@ def reclaim_quota(
         if not _call_back(demand.queue, resource, n, jobs, quota, steps):
             quota.rollback(mark)
             return []
+    if not _would_fit(demand, steps, capacity):
+        quota.rollback(mark)
+        return []
     for step in steps:
         _carry_out(step, demand, quota, capacity)
     return steps
+
+
+def _would_fit(demand: Demand, steps: Iterable[Step], capacity: Capacity) -> bool:
+    mark = capacity.mark()
+    for step in steps:
+        for pod in step.freed:
+            capacity.release(pod)
+    fits = capacity.take_later(demand.shape, demand.pods_per_unit, demand.within) is not None
+    capacity.rollback(mark)
+    return fits
 
 
 def _call_back(

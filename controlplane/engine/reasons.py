@@ -193,7 +193,7 @@ SENTENCES: Mapping[ReasonCode, str] = {
     "replicas go first.",
     ReasonCode.FLAPPED: "Went from {before} to {after} replicas and back within its cooldown "
     "({cooldown_s} s).",
-    ReasonCode.ADD_NODES: "{nodes} more nodes with {accelerators} free {resource} each.",
+    ReasonCode.ADD_NODES: "Nodes with {accelerators} free {resource} each: {nodes} more.",
     ReasonCode.UNCORDON_NODES: "Uncordon {nodes}.",
     ReasonCode.TOLERATE_TAINT: "Tolerate the taint {taint} of {nodes}.",
     ReasonCode.RELAX_SELECTOR: "Drop {selector} from its node selector or affinity: {nodes} "
