@@ -99,7 +99,7 @@ def overdue(pods: Iterable[Pod], policy: ClusterPolicy, now: float) -> list[Noti
         resource, n = held[0]
         reason = because(
             ReasonCode.HANGS_TERMINATING,
-            late_s=float(late), accelerators=n, resource=resource, node=pod.node,
+            late_s=round(late), accelerators=n, resource=resource, node=pod.node,
         )  # fmt: skip
         found.append(Notice(f"Pod/{pod.namespace}/{pod.name}", reason))
     return sorted(found, key=lambda notice: notice.subject)
