@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,23 @@ import yaml
 from controlplane.engine.types import Objective, ReclaimPolicy
 from controlplane.simulator.cli import simulate
 from controlplane.simulator.fields import BadInput
+from controlplane.simulator.policies import POLICIES
+from controlplane.simulator.policies.ours import CHOICES
 from controlplane.simulator.scenario import load
-from controlplane.simulator.spec import Scenario
+from controlplane.simulator.spec import Costs, Cycle, Scenario
+from controlplane.simulator.traces import READERS
 from tests.builders import GPU
+
+ROOT = Path(__file__).resolve().parents[2]
+COSTS = tuple(field.name for field in dataclasses.fields(Costs))
+CYCLE = tuple(field.name for field in dataclasses.fields(Cycle))
+#: what `jobs.job_of` reads
+JOB_FIELDS = (
+    "name", "submit_s", "duration_s", "work", "accelerators", "accelerators_per_pod",
+    "pods_per_replica", "min_replicas", "max_replicas", "priority", "priority_class", "team",
+    "queue", "weight", "cpu", "memory_gib", "node_selector", "topology", "topology_required",
+    "exponent", "spread_loss", "throughput", "victims", "elasticity",
+)  # fmt: skip
 
 
 def document(**fields: Any) -> dict[str, Any]:
@@ -156,3 +172,22 @@ def test_the_same_seed_gives_the_same_result(tmp_path: Path) -> None:
     assert first != simulate(scenario, "ours", seed=2)
     assert first["disruption"]["faults"] > 0
     assert first["jobs"]["finished"] == 6
+
+
+def test_the_scenario_of_the_guide_runs(tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "guides" / "simulator.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    (tmp_path / "jobs.csv").write_text(
+        "name,submit_s,duration_s,accelerators\nx,5,1000,8\n", encoding="utf-8"
+    )
+    scenario = read(tmp_path, text)
+    found = simulate(scenario, "fifo_backfill")
+    assert found["jobs"] == {"submitted": 2, "finished": 2, "unfinished": 0, "stuck": []}
+
+
+@pytest.mark.parametrize("word", [*POLICIES, *CHOICES, *READERS, *JOB_FIELDS, *COSTS, *CYCLE])
+def test_the_guide_names_everything_that_can_be_set(word: str) -> None:
+    guide = (ROOT / "docs" / "guides" / "simulator.md").read_text(encoding="utf-8")
+    found = set(re.findall(r"`([^`\n]+)`", guide))
+    prefix = "ours-without"
+    assert word in found or (word.startswith(prefix) and word.removeprefix(prefix) in found)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.simulator.fields import BadInput
+from controlplane.simulator.fields import BadInput, Fields
 from controlplane.simulator.quick import trace_scenario
+from controlplane.simulator.scenario import read
 from controlplane.simulator.traces.openb import Row, devices
 from tests.builders import GPU
 from tests.simulation.worlds import finished, simulate
@@ -106,6 +107,21 @@ def test_openb(openb: Path) -> None:
     (job,) = scenario.jobs
     assert (job.name, job.requests[GPU], job.fixed_replicas, job.work) == ("train", 2, 1, 100.0)
     assert len(simulate(scenario, "ours").finished) == 1
+
+
+def test_a_window_of_a_trace_at_twice_the_load(openb: Path) -> None:
+    document = {
+        "traces": [{"kind": "openb", "path": str(openb), "from_day": 5 / 86_400,
+                    "days": 10 / 86_400, "arrival_scale": 0.5, "training": False}],
+    }  # fmt: skip
+    scenario = read(Fields(document, "", "test"), openb, "case")
+    assert not scenario.jobs
+    # from second 5 to 15: those that were there before begin at 0, half-2 comes too late
+    assert {pod.name: (pod.start_s, pod.end_s) for pod in scenario.pods} == {
+        "serve": (0.0, 497.5),
+        "web": (0.0, 497.5),
+        "shared-00000": (2.5, 492.5),
+    }
 
 
 @pytest.fixture

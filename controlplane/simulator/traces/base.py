@@ -36,20 +36,27 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of a trace that is used: `begin_s` becomes time 0."""
+    """The part of a trace that is used: `begin_s` becomes time 0. `scale`: arrivals come that much
+    closer together (0.1: ten times the load); durations stay."""
 
     begin_s: float
     end_s: float
+    scale: float = 1.0
 
     def holds(self, at_s: float) -> bool:
         return self.begin_s <= at_s < self.end_s
 
+    def since(self, at_s: float) -> float:
+        """A time of the trace as a time of the simulation; below 0 before the window."""
+        return (at_s - self.begin_s) * self.scale
+
 
 def window(fields: Fields) -> Window:
-    """Fields `from_day` (of the trace's own time) and `days`."""
+    """Fields `from_day` (of the trace's own time), `days` and `arrival_scale`."""
     begin = fields.number("from_day", 0.0) * DAY_S
     days = fields.optional("days")
-    return Window(begin, math.inf if days is None else begin + days * DAY_S)
+    scale = fields.number("arrival_scale", 1.0, above=True, most=1000.0)
+    return Window(begin, math.inf if days is None else begin + days * DAY_S, scale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ COLUMNS = ("job_id", "submission_time", "duration", "num_gpu")
 
 
 def elasticflow(fields: Fields, folder: Path) -> Trace:
-    """`path`; `from_day` and `days`; `min_factor` and `max_factor`; `most_accelerators` of a job,
-    `priority`, `queue` and `team` of all."""
+    """`path`; `from_day`, `days` and `arrival_scale`; `min_factor` and `max_factor`;
+    `most_accelerators` of a job, `priority`, `queue` and `team` of all."""
     path, span, sizes = fields.file("path", folder), window(fields), elasticity(fields)
     most = fields.whole("most_accelerators", 256, least=1)
     named = {
@@ -52,7 +52,7 @@ def _job(
     model = book.model()
     return {
         "name": row.text("job_id"),
-        "submit_s": at - span.begin_s,
+        "submit_s": span.since(at),
         "work": duration * book.fixed_rate(model, fixed, per_pod),
         "model": model,
         "requests": {book.resource: per_pod},

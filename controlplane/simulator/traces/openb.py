@@ -67,41 +67,40 @@ class Device:
 
 
 def openb(fields: Fields, folder: Path) -> Trace:
-    """`path`: the folder. `from_day` and `days`; `training` (true): whether the other pods become
-    jobs, elastic from `min_factor` to `max_factor`; `priority` of inference, `queue` of jobs."""
+    """`path`: the folder. `from_day`, `days` and `arrival_scale`; `training` (true): whether
+    the other pods become jobs, elastic from `min_factor` to `max_factor`; `priority` of inference,
+    `queue` of jobs."""
     path, span, sizes = fields.file("path", folder), window(fields), elasticity(fields)
     priority = fields.whole("priority", 1000, least=-(10**9), most=10**9)
     training, queue = fields.flag("training", True), fields.text("queue", "default")
-    read = [_row(row) for row in rows(path / "pods.csv", PODS)]
+    read = [r for row in rows(path / "pods.csv", PODS) if (r := _row(row, span)) is not None]
 
     def nodes(resource: str) -> list[Node]:
         return [_node(row, resource) for row in rows(path / "nodes.csv", NODES)]
 
     def pods(resource: str) -> list[PodSpec]:
-        return inelastic([r for r in read if r.qos == LATENCY_SENSITIVE], span, resource, priority)
+        return inelastic([r for r in read if r.qos == LATENCY_SENSITIVE], resource, priority)
 
     def jobs(book: Book) -> list[JobSpec]:
         others = [r for r in read if r.qos != LATENCY_SENSITIVE] if training else []
-        found = [_job(row, book, span, sizes, queue) for row in others]
+        found = [_job(row, book, sizes, queue) for row in others]
         return [job for job in found if job is not None]
 
     return Trace(nodes, pods, jobs)
 
 
-def inelastic(found: list[Row], span: Window, resource: str, priority: int) -> list[PodSpec]:
+def inelastic(found: list[Row], resource: str, priority: int) -> list[PodSpec]:
     """The pods that demand the places: whole ones as they are, sharers by device."""
-    inside = [row for row in found if row.deleted > span.begin_s and row.created < span.end_s]
     pods = [
-        _pod(row.name, row.created, row.deleted, _requests(row, resource), span, priority)
-        for row in inside
+        _pod(row.name, row.created, row.deleted, _requests(row, resource), priority)
+        for row in found
         if not (row.gpus and row.milli < WHOLE)
     ]
-    sharers = [row for row in inside if row.gpus and row.milli < WHOLE]
+    sharers = [row for row in found if row.gpus and row.milli < WHOLE]
     for number, device in enumerate(devices(sharers)):
         requests = {resource: 1, "cpu": device.cpu, "memory": device.memory}
-        pods.append(
-            _pod(f"shared-{number:05}", device.since, device.until, requests, span, priority)
-        )
+        name = f"shared-{number:05}"
+        pods.append(_pod(name, device.since, device.until, requests, priority))
     return pods
 
 
@@ -124,18 +123,24 @@ def devices(sharers: list[Row]) -> list[Device]:
     return all_devices
 
 
-def _row(row: Fields) -> Row:
-    scheduled = row.optional("scheduled_time")
+def _row(row: Fields, span: Window) -> Row | None:
+    """A pod with times of the simulation; None if it isn't there within the window."""
+    scheduled, created = row.optional("scheduled_time"), row.number("creation_time")
+    deleted = row.number("deletion_time")
+    name, qos = row.text("name"), row.text("qos")
+    if created >= span.end_s or deleted <= span.begin_s:
+        return None
+    since = span.since(created)
     return Row(
-        name=row.text("name"),
+        name=name,
         cpu=row.whole("cpu_milli"),
         memory=row.whole("memory_mib") * 2**20,
         gpus=row.whole("num_gpu"),
         milli=row.whole("gpu_milli", 0, most=WHOLE),
-        qos=row.text("qos"),
-        created=row.number("creation_time"),
-        deleted=row.number("deletion_time"),
-        scheduled=scheduled,
+        qos=qos,
+        created=since,
+        deleted=since + deleted - created,
+        scheduled=None if scheduled is None else since + scheduled - created,
     )
 
 
@@ -157,21 +162,19 @@ def _requests(row: Row, resource: str) -> dict[str, int]:
     return {name: n for name, n in amounts.items() if n}
 
 
-def _pod(
-    name: str, since: float, until: float, requests: dict[str, int], span: Window, priority: int
-) -> PodSpec:
+def _pod(name: str, since: float, until: float, requests: dict[str, int], priority: int) -> PodSpec:
     return PodSpec(
         name=name,
-        start_s=max(0.0, since - span.begin_s),
-        end_s=until - span.begin_s,
+        start_s=max(0.0, since),
+        end_s=until,
         requests=requests,
         priority=priority,
         workload=name,
     )
 
 
-def _job(row: Row, book: Book, span: Window, sizes: Elasticity, queue: str) -> JobSpec | None:
-    if row.scheduled is None or not row.gpus or row.milli < WHOLE or not span.holds(row.created):
+def _job(row: Row, book: Book, sizes: Elasticity, queue: str) -> JobSpec | None:
+    if row.scheduled is None or not row.gpus or row.milli < WHOLE or row.created < 0:
         return None
     duration = row.deleted - row.scheduled
     if duration <= 0:
@@ -180,7 +183,7 @@ def _job(row: Row, book: Book, span: Window, sizes: Elasticity, queue: str) -> J
     low, high = sizes.bounds(1, 10**6)
     return JobSpec(
         name=row.name,
-        submit_s=row.created - span.begin_s,
+        submit_s=row.created,
         work=duration * book.fixed_rate(model, 1, row.gpus),
         model=model,
         requests=_requests(row, book.resource),
