@@ -7,19 +7,19 @@ between snapshots. What comes of it is the same as from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from controlplane.engine import fingerprint
-from controlplane.engine.accounting import Accounting, account
+from controlplane.engine.accounting import Accounting, Books, reservations, takers
 from controlplane.engine.nodetable import NodeTable
 from controlplane.engine.ordering import waits
 from controlplane.engine.placement import Capacity, Ledger, ledgers_of
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.replicas import Replicas
+from controlplane.engine.replicas import Rank, Replicas
 from controlplane.engine.shapes import holds, place_of
 from controlplane.engine.snapshot import ClusterSnapshot, Node, Pod, Workload
-from controlplane.engine.types import WorkloadKey
+from controlplane.engine.types import VictimChoice, WorkloadKey
 
 T = TypeVar("T")
 
@@ -84,6 +84,7 @@ class Index:
         self._leaving: dict[int, Pod] = {}
         self.table = NodeTable(snapshot.nodes)
         self._parts["nodes"].update(snapshot.nodes)
+        self._books = Books(snapshot.nodes, snapshot.pods)
         self._now, self._later = ledgers_of(self.table, snapshot.pods)
         for pod in self._parts["pods"].update(snapshot.pods)[0]:
             self._enter(pod)
@@ -106,6 +107,7 @@ class Index:
         if new:
             self._replace_nodes(new)
         new_pods, gone_pods = self._parts["pods"].update(snapshot.pods)
+        self._books.update(nodes=new, pods=new_pods, gone=gone_pods)
         for pod in gone_pods:
             self._leave(pod)
             self._count(pod, 1)
@@ -166,14 +168,21 @@ class Index:
 
     # -- what is asked of it -----------------------------------------------------------------
 
-    def replicas_of(self, workload: Workload) -> Replicas:
+    def replicas_of(self, workload: Workload, rank: Rank) -> Replicas:
+        """`rank`: which victims go first, where they can be named."""
         known = self._replicas.get(workload.key)
         if known is not None and known[0] is workload:
             return known[1]
         pods = sorted(self._pods.get(workload.key, {}).values(), key=_order)
+        if workload.victims is VictimChoice.NAMED:  # depends on the nodes too: not kept
+            return Replicas(workload, pods, rank)
         found = Replicas(workload, pods)
         self._replicas[workload.key] = (workload, found)
         return found
+
+    def node_of(self, pod: Pod) -> Node | None:
+        i = self.table.position.get(pod.node or "")
+        return None if i is None else self.table.nodes[i]
 
     def domain_of(self, workload: Workload, replicas: Replicas) -> str | None:
         """The topology domain that most of a job's pods are in."""
@@ -194,8 +203,20 @@ class Index:
         sums.update({name: entries.sum for name, entries in self._entries.items()})
         return fingerprint.combined(snapshot, policies, now, sums)
 
-    def accounting(self, snapshot: ClusterSnapshot) -> Accounting:
-        return account(snapshot)
+    def accounting(self, snapshot: ClusterSnapshot, closed: Collection[str]) -> Accounting:
+        """Where every accelerator is; see `accounting.account`."""
+        reserved = reservations(
+            snapshot,
+            missing=lambda workload, n: self._indexed(workload).missing_pods(n),
+            closed=closed,
+            capacity=lambda: self.capacity(closed),
+        )
+        wanting = (w for w in snapshot.workloads if w.managed and not w.finished)
+        open_to = takers(self._indexed(workload).shape for workload in wanting)
+        return self._books.accounting(snapshot.workloads, reserved, open_to, closed)
+
+    def _indexed(self, workload: Workload) -> Replicas:
+        return self.replicas_of(workload, lambda pod: 0)
 
 
 def _copy(ledger: Ledger) -> Ledger:

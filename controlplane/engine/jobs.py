@@ -73,6 +73,10 @@ class Job:
         """The accelerator that a replica asks for, and how many."""
         return self.replicas.accelerators
 
+    def amounts(self, replicas: int) -> dict[str, int]:
+        """Accelerators of so many replicas, by resource: what counts against a quota."""
+        return {name: n * replicas for name, n in self.replicas.amounts}
+
     @property
     def changed(self) -> bool:
         return self.target != self.workload.granted

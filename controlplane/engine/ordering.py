@@ -44,12 +44,14 @@ class Demand:
     job: Job | None = None
     queue: str = ""
     within: Within | None = None
+    #: the first of the pods, by name: two demands of one workload are told apart by it
+    first: str = ""
     #: replicas that the job was granted beyond its minimum: they only take what is free
     above_minimum: bool = False
 
     @property
-    def order(self) -> tuple[int, int, float, str]:
-        return (-self.priority, self.kind, self.since, self.name)
+    def order(self) -> tuple[int, int, float, str, str]:
+        return (-self.priority, self.kind, self.since, self.name, self.first)
 
     @property
     def likeness(self) -> tuple[object, ...]:
@@ -108,6 +110,7 @@ def _pending_pods(
             units=len(pods),
             reclaims=policies.reclaim_policy(first.priority_class),
             priority_class=first.priority_class,
+            first=first.name,
         )
 
 
@@ -125,11 +128,20 @@ def _of_job(job: Job, policies: PolicySet) -> Iterable[Demand]:
     may = policies.reclaim_policy(job.workload.priority_class)
     if starts(job):
         yield _demand(job, DemandKind.START, for_minimum * job.pods_per_replica, 1, may)
+    elif for_minimum and _has_no_domain(job):
+        pods = for_minimum * job.pods_per_replica  # they choose the domain, together
+        yield _demand(job, DemandKind.REPAIR, pods, 1, may)
+        return
     elif for_minimum:
         yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, for_minimum, may)
     if above:
         never = ReclaimPolicy.NEVER
         yield _demand(job, DemandKind.REPAIR, job.pods_per_replica, above, never, above=True)
+
+
+def _has_no_domain(job: Job) -> bool:
+    """Whether its pods must lie in one topology domain and none is there yet."""
+    return job.within is not None and job.within.required and job.within.domain is None
 
 
 def _has_all(job: Job) -> bool:

@@ -116,15 +116,21 @@ class Capacity:
         """Places that will be free once what leaves has left."""
         return self._take(shape, pods, within, later=True)
 
-    def take_at(self, shape: PodShape, where: Mask) -> bool:
-        """A place for one pod that will be free on one of some nodes; False if there is none."""
+    def take_at(self, shape: PodShape, where: Mask) -> str | None:
+        """A place for one pod that will be free on one of some nodes."""
         fits = np.where(where, self._view(shape, later=True).fits, 0)
         if not fits.any():
-            return False
+            return None
         ((i, _),) = self._best(shape, fits, 1, self._later)
         for name, amount in shape.requests:
             self._change(i, self._later[name], -amount)
-        return True
+        return self.table.names[i]
+
+    def give_back(self, node: str, amounts: Mapping[str, int]) -> None:
+        """What was taken on a node only for later is free again."""
+        i = self.table.position[node]
+        for name, n in amounts.items():
+            self._change(i, self._column(self._later, name), n)
 
     def release(self, pod: Pod) -> None:
         """The pod will leave: its place is free later."""
@@ -150,6 +156,13 @@ class Capacity:
     def fits(self, shape: PodShape, *, later: bool) -> Column:
         """Pods of a shape that each node still takes (to be read, not written)."""
         return self._view(shape, later=later).fits
+
+    def when_empty(self, shape: PodShape) -> Column:
+        """Pods of a shape that each node would take if it held nothing."""
+        fits = np.full(len(self.table), np.iinfo(np.int64).max)
+        for name, n in shape.requests:
+            np.minimum(fits, self.table.column(name) // n, out=fits)
+        return np.where(self.open_to(shape), fits, 0) if shape.requests else fits * 0
 
     def later(self, resource: str) -> Column:
         """What each node will have free of a resource (to be read, not written)."""

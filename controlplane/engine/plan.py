@@ -28,15 +28,24 @@ from controlplane.engine.failures import (
 from controlplane.engine.index import Index
 from controlplane.engine.jobs import Job, Rules, load_jobs
 from controlplane.engine.lifecycle import release_leaving, to_valid_size
-from controlplane.engine.nodes_health import avoided, next_change, next_overdue, overdue
+from controlplane.engine.nodes_health import (
+    avoided,
+    causes_of,
+    leaving_first,
+    next_change,
+    next_overdue,
+    overdue,
+)
 from controlplane.engine.ordering import Demand, DemandKind, demands
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
-from controlplane.engine.serving import Served, Service
+from controlplane.engine.replicas import Replicas
+from controlplane.engine.serving import Served, Service, reserves_at
 from controlplane.engine.sharing import Memo
-from controlplane.engine.snapshot import ClusterSnapshot
+from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
+from controlplane.engine.steps import Steps
 
 __all__ = ["Decision", "PendingDemand", "Plan", "Planner", "Rejection", "Reservation", "plan"]
 
@@ -74,8 +83,15 @@ class _Cycle:
         self.index, self.snapshot, self.policies, self.now = index, snapshot, policies, now
         self.memo = memo
         self.rules = Rules(policies, now)
-        self.jobs = load_jobs(snapshot, self.rules, index.replicas_of, index.domain_of)
         self.closed = avoided(index.watched, snapshot.node_history, policies.cluster, now)
+        self.jobs = load_jobs(snapshot, self.rules, self._replicas_of, index.domain_of)
+
+    def _replicas_of(self, workload: Workload) -> Replicas:
+        return self.index.replicas_of(workload, self._rank)
+
+    def _rank(self, pod: Pod) -> int:
+        node = self.index.node_of(pod)
+        return leaving_first(pod, causes_of([node] if node else [], self.closed))
 
     def run(self, explainer: Explainer) -> Plan:
         why_not = _unusable(self.snapshot, self.now)
@@ -95,12 +111,21 @@ class _Cycle:
             self.jobs, capacity, quota, self.policies, self.snapshot.demand_history, self.now
         )
         found = service.serve(demands(self.index.waiting, self.jobs, self.policies))
-        growth = Growth(capacity, quota, self.policies, self.snapshot.inflow, self.now, self.memo)
+        steps = Steps(
+            capacity,
+            quota,
+            self.policies,
+            self.snapshot.inflow,
+            service.reserved,
+            self.now,
+            self.memo,
+        )
+        growth = Growth(steps, self.now)
         growth.grow(self.jobs, [d.job for d in _may_share(found) if d.job is not None])
         due.extend([growth.wake, *self._changes(found)])
         wake = min((at for at in due if at is not None), default=None)
         pending = self._explained(found, explainer, capacity)
-        return self._result(pending, service.reservations, wake)
+        return self._result(pending, service.reserved.made, wake)
 
     def _explained(
         self, found: list[tuple[PendingDemand, Served]], explainer: Explainer, capacity: Capacity
@@ -123,7 +148,12 @@ class _Cycle:
             next_change(self.index.watched, self.snapshot.node_history, cluster, self.now),
             next_overdue(self.index.leaving, cluster, self.now),
             *(bind_check_at(pending.history, cluster, self.now) for pending, _ in found),
+            *(self._reserves_at(served) for _, served in found),
         ]
+
+    def _reserves_at(self, served: Served) -> float | None:
+        due = reserves_at(served.demand, self.policies) if served.lacking else None
+        return due if due is not None and due > self.now else None
 
     def _nothing(self, why_not: Reason) -> Plan:
         for job in self.jobs:
@@ -148,7 +178,7 @@ class _Cycle:
             decisions=tuple(decisions),
             commands=tuple(commands),
             pending=tuple(pending),
-            accounting=self.index.accounting(self.snapshot),
+            accounting=self.index.accounting(self.snapshot, self.closed),
             next_wake=wake,
             reservations=tuple(reservations),
             notices=tuple(self._notices()),
@@ -179,12 +209,16 @@ def _unusable(snapshot: ClusterSnapshot, now: float) -> Reason | None:
 
 
 def held_by_queue(jobs: Iterable[Job]) -> dict[str, dict[str, int]]:
-    """queue -> resource -> accelerators that its jobs were granted."""
+    """queue -> resource -> accelerators that its jobs were granted. A suspended job holds nothing,
+    whatever size is written on it."""
     held: dict[str, dict[str, int]] = {}
     for job in jobs:
-        if job.workload.queue and not job.workload.finished:
-            resource, n = job.accelerators
-            amounts = held.setdefault(job.workload.queue, {})
+        workload = job.workload
+        rests = workload.finished or (workload.suspended and job.in_flight is None)
+        if not workload.queue or rests:
+            continue
+        amounts = held.setdefault(workload.queue, {})
+        for resource, n in job.replicas.amounts:
             amounts[resource] = amounts.get(resource, 0) + job.target * n
     return held
 

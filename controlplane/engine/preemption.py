@@ -31,19 +31,35 @@ Sizes = dict[Job, int]
 def reclaim_unit(demand: Demand, donors: Donors, capacity: Capacity) -> list[Step]:
     """The cheapest steps found that make room, later, for one unit of a demand, which is then
     taken. No steps, and nothing changed, if all donors together aren't enough."""
+    steps, within = find_steps(demand, donors, capacity)
+    if steps:
+        carry_out(steps, donors, capacity)
+        capacity.take_later(demand.shape, demand.pods_per_unit, within)
+    return steps
+
+
+def find_steps(
+    demand: Demand, donors: Donors, capacity: Capacity
+) -> tuple[list[Step], Within | None]:
+    """The steps, and where the unit would lie; nothing is changed."""
     for level in donors.levels(demand):
         able = donors.below(demand, level)
         for within, where in _areas(demand, donors, level, capacity):
             steps = _search(demand, able, donors, capacity, where)
-            if steps:
-                _carry_out(demand, steps, donors, capacity, within)
-                return steps
-    return []
+            if steps and donors.keeps_nominal(steps):
+                return steps, within
+    return [], None
+
+
+def carry_out(steps: Iterable[Step], donors: Donors, capacity: Capacity) -> None:
+    for step in steps:
+        donors.gave(step, capacity)
+        step.job.shrink_to(step.after, capacity)
 
 
 def _areas(
     demand: Demand, donors: Donors, level: int, capacity: Capacity
-) -> Iterator[tuple[Within | None, Mask | None]]:
+) -> Iterator[tuple[Within | None, Mask]]:
     """Where the unit could lie if everybody up to a level gave all that he may: the domains that
     would hold it (the one with the least lacking first), then anywhere unless one is required."""
     surplus = donors.surplus(level, capacity)
@@ -55,18 +71,20 @@ def _areas(
         np.minimum(fits, free // n, out=fits)
     fits = np.where(capacity.open_to(demand.shape), np.maximum(fits, 0), 0)
     within = demand.within
-    if within is not None and (demand.pods_per_unit > 1 or within.domain):
-        yield from _domains(demand, within, fits, capacity)
+    able = fits > 0
+    if within is not None and (demand.pods_per_unit > 1 or within.domain or within.required):
+        for inside, where in _domains(demand, within, fits, capacity):
+            yield inside, where & able
         if within.required:
             return
     if int(fits.sum()) >= demand.pods_per_unit:
         loose = Within(within.level, required=False) if within else None
-        yield loose, None
+        yield loose, able
 
 
 def _domains(
     demand: Demand, within: Within, fits: np.ndarray, capacity: Capacity
-) -> Iterator[tuple[Within | None, Mask | None]]:
+) -> Iterator[tuple[Within | None, Mask]]:
     numbers, names = capacity.table.domains(within.level)
     inside = numbers >= 0
     room = np.bincount(numbers[inside], weights=fits[inside], minlength=len(names))
@@ -80,7 +98,7 @@ def _domains(
 
 
 def _search(
-    demand: Demand, able: list[Job], donors: Donors, capacity: Capacity, where: Mask | None
+    demand: Demand, able: list[Job], donors: Donors, capacity: Capacity, where: Mask
 ) -> list[Step]:
     """Steps that make room for the whole unit within some nodes; nothing is changed."""
     mark = capacity.mark()
@@ -95,12 +113,12 @@ def _make_room(
     able: list[Job],
     donors: Donors,
     capacity: Capacity,
-    where: Mask | None,
+    where: Mask,
     sizes: Sizes,
 ) -> bool:
     """One pod after the other: a place that is free, else the one that costs least to free."""
     for _ in range(demand.pods_per_unit):
-        if _place_one(demand, capacity, where):
+        if capacity.take_at(demand.shape, where) is not None:
             continue
         best = _cheapest(demand, able, donors, capacity, where, sizes)
         if best is None:
@@ -110,15 +128,9 @@ def _make_room(
             for pod in job.freed_by(before, size):
                 capacity.release(pod)
             sizes[job] = size
-        if not _place_one(demand, capacity, where):
+        if capacity.take_at(demand.shape, where) is None:
             return False
     return True
-
-
-def _place_one(demand: Demand, capacity: Capacity, where: Mask | None) -> bool:
-    if where is None:
-        return capacity.take_later(demand.shape) is not None
-    return capacity.take_at(demand.shape, where)
 
 
 def _cheapest(
@@ -126,7 +138,7 @@ def _cheapest(
     able: list[Job],
     donors: Donors,
     capacity: Capacity,
-    where: Mask | None,
+    where: Mask,
     sizes: Sizes,
 ) -> Sizes | None:
     """Sizes for some jobs that free a place for one pod on one node, at the least cost. Jobs that
@@ -145,9 +157,10 @@ def _cheapest(
 
 
 def _candidates(
-    order: Iterable[Job], donors: Donors, sizes: Sizes, capacity: Capacity, where: Mask | None
+    order: Iterable[Job], donors: Donors, sizes: Sizes, capacity: Capacity, where: Mask
 ) -> Iterator[str]:
     seen: set[str] = set()
+    found = 0
     for job in order:
         now = sizes.get(job, job.target)
         for pod in job.freed_by(now, donors.floor(job)):
@@ -155,9 +168,10 @@ def _candidates(
             if node is None or node in seen or node not in capacity.table.position:
                 continue
             seen.add(node)
-            if where is None or where[capacity.table.position[node]]:
+            if where[capacity.table.position[node]]:
+                found += 1
                 yield node
-            if len(seen) >= MOST_NODES:
+            if found >= MOST_NODES:
                 return
 
 
@@ -241,7 +255,7 @@ def _combined(
 # -- giving back what isn't needed -----------------------------------------------------------
 
 
-def _spare(demand: Demand, sizes: Sizes, capacity: Capacity, where: Mask | None) -> list[Step]:
+def _spare(demand: Demand, sizes: Sizes, capacity: Capacity, where: Mask) -> list[Step]:
     """Each job in turn gets back as much as the unit can do without: those of the highest priority
     first, then those that lose most."""
     order = sorted(
@@ -263,28 +277,12 @@ def _steps(sizes: Sizes) -> list[Step]:
     return [Step(job, job.target, size) for job, size in sizes.items() if size < job.target]
 
 
-def _fits(demand: Demand, steps: Iterable[Step], capacity: Capacity, where: Mask | None) -> bool:
+def _fits(demand: Demand, steps: Iterable[Step], capacity: Capacity, where: Mask) -> bool:
     """Whether the unit could be placed once these steps are done; nothing is changed."""
     mark = capacity.mark()
     for step in steps:
         for pod in step.freed:
             capacity.release(pod)
-    if where is None:
-        fits = capacity.take_later(demand.shape, demand.pods_per_unit) is not None
-    else:
-        fits = int(capacity.fits(demand.shape, later=True)[where].sum()) >= demand.pods_per_unit
+    fits = int(capacity.fits(demand.shape, later=True)[where].sum()) >= demand.pods_per_unit
     capacity.rollback(mark)
     return fits
-
-
-def _carry_out(
-    demand: Demand,
-    steps: Iterable[Step],
-    donors: Donors,
-    capacity: Capacity,
-    within: Within | None,
-) -> None:
-    for step in steps:
-        donors.gave(step, capacity)
-        step.job.shrink_to(step.after, capacity)
-    capacity.take_later(demand.shape, demand.pods_per_unit, within)

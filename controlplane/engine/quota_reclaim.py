@@ -11,7 +11,7 @@ from controlplane.engine.ordering import Demand
 from controlplane.engine.placement import Capacity
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import ReasonCode, because
-from controlplane.engine.victims import Step, may_give
+from controlplane.engine.victims import Step, least_in_a_cycle, may_give
 
 
 def reclaim_quota(
@@ -20,25 +20,32 @@ def reclaim_quota(
     jobs: Sequence[Job],
     quota: QuotaLedger,
     capacity: Capacity,
+    ratio: float,
 ) -> list[Step]:
     """Steps of borrowers until the demand's queue may use `needs` (resource -> accelerators) of its
-    own nominal quota; they are carried out. None, and nothing changed, where that can't be had, or
-    where the demand would find no places all the same."""
+    own nominal quota; they are carried out, as far as one cycle may go (`ratio`): the rest comes in
+    later ones. None, and nothing changed, where that can't be had, or where the demand would find
+    no places all the same."""
     steps: list[Step] = []
     mark = quota.mark()
-    for resource, n in needs.items():
-        left = quota.nominal_left(demand.queue, resource)
-        if left is None or left < n:
-            continue
-        if not _call_back(demand.queue, resource, n, jobs, quota, steps):
-            quota.rollback(mark)
-            return []
-    if not _would_fit(demand, steps, capacity):
-        quota.rollback(mark)
+    found = all(
+        _call_back(demand.queue, resource, n, jobs, quota, steps)
+        for resource, n in needs.items()
+        if (quota.nominal_left(demand.queue, resource) or 0) >= n
+    )
+    quota.rollback(mark)
+    if not found or not _would_fit(demand, steps, capacity):
         return []
-    for step in steps:
+    bounded = [_bounded(step, ratio) for step in steps]
+    done = [step for step in bounded if step is not None]
+    for step in done:
         _carry_out(step, demand, quota, capacity)
-    return steps
+    return done
+
+
+def _bounded(step: Step, ratio: float) -> Step | None:
+    after = max(step.after, least_in_a_cycle(step.job, ratio))
+    return Step(step.job, step.before, after) if after < step.before else None
 
 
 def _would_fit(demand: Demand, steps: Iterable[Step], capacity: Capacity) -> bool:
@@ -63,8 +70,7 @@ def _call_back(
         steps[:] = [s for s in steps if s.job is not step.job]
         steps.append(Step(step.job, step.job.target, step.after))
         sizes[step.job] = step.after
-        each = step.job.accelerators[1]
-        quota.give(step.job.workload.queue, {resource: (step.before - step.after) * each})
+        quota.give(step.job.workload.queue, step.job.amounts(step.before - step.after))
     return True
 
 
@@ -98,6 +104,7 @@ def _carry_out(step: Step, demand: Demand, quota: QuotaLedger, capacity: Capacit
     resource = job.accelerators[0]
     borrowed = quota.borrowed(job.workload.queue, resource)
     job.shrink_to(step.after, capacity)
+    quota.give(job.workload.queue, job.amounts(step.before - step.after))
     job.reason = because(
         ReasonCode.SHRINKS_TO_QUOTA,
         from_=job.workload.granted,
@@ -105,5 +112,5 @@ def _carry_out(step: Step, demand: Demand, quota: QuotaLedger, capacity: Capacit
         owner=demand.queue,
         queue=job.workload.queue,
         resource=resource,
-        borrowed=borrowed + (step.before - step.after) * job.accelerators[1],
+        borrowed=borrowed,
     )

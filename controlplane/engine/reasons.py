@@ -41,11 +41,8 @@ class ReasonCode(StrEnum):
     SUSPENDED_FOR_SHARE = "suspended_for_share"
     BACKING_OFF = "backing_off"
     QUOTA_EXHAUSTED = "quota_exhausted"
-    SHARE_REACHED = "share_reached"
     CAPACITY_KEPT = "capacity_kept"
-    NO_GAIN_LEFT = "no_gain_left"
     WAITS_FOR_QUOTA = "waits_for_quota"
-    WAITS_FOR_SHARE = "waits_for_share"
     WAITS_FOR_RESERVATION = "waits_for_reservation"
     NOT_ELASTIC = "not_elastic"
     POLICY_NOT_FOUND = "policy_not_found"
@@ -67,9 +64,6 @@ class ReasonCode(StrEnum):
     DOES_NOT_FIT = "does_not_fit"
     MAY_NOT_PREEMPT = "may_not_preempt"
     DISRUPTION_BOUND = "disruption_bound"
-    NOT_ABOVE_SHARE = "not_above_share"
-    NOT_PREEMPTIBLE = "not_preemptible"
-    OUTSIDE_DOMAIN = "outside_domain"
     NOMINAL_KEPT = "nominal_kept"
     # a notice: something that an operator should know
     HANGS_TERMINATING = "hangs_terminating"
@@ -141,17 +135,11 @@ SENTENCES: Mapping[ReasonCode, str] = {
     "and it is tried again after {wait_s} s.",
     ReasonCode.QUOTA_EXHAUSTED: "Could grow to {next} replicas; queue {queue} may use "
     "{available} more {resource} and needs {accelerators}.",
-    ReasonCode.SHARE_REACHED: "Has its share: {to} replicas by {objective}; {next} would take "
-    "from its equals.",
     ReasonCode.CAPACITY_KEPT: "Could grow to {next} replicas; {accelerators} {resource} are kept "
     "free ({purpose}).",
-    ReasonCode.NO_GAIN_LEFT: "Could grow to {next} replicas; it has {remaining_s} s left to run, "
-    "too little to pay for the pause.",
     ReasonCode.WAITS_FOR_QUOTA: "Waits: queue {queue} may use {available} more {resource} and "
     "its minimum needs {accelerators}.",
-    ReasonCode.WAITS_FOR_SHARE: "Waits: its minimum of {min} replicas is more than its share by "
-    "{objective} while {ahead} jobs of its priority are served first.",
-    ReasonCode.WAITS_FOR_RESERVATION: "Waits: the places that it could use are reserved for "
+    ReasonCode.WAITS_FOR_RESERVATION: "{next} replicas would fit, but the places are reserved for "
     "{holder}, which has waited longer.",
     ReasonCode.NOT_ELASTIC: "Names no elasticity policy; its size is left alone.",
     ReasonCode.POLICY_NOT_FOUND: "Names the elasticity policy {policy}, which doesn't exist; "
@@ -178,10 +166,6 @@ SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.MAY_NOT_PREEMPT: "Its priority class {priority_class} takes nothing back (Never).",
     ReasonCode.DISRUPTION_BOUND: "Could give {most} of its {running} replicas in one cycle "
     "(max_disruption_ratio).",
-    ReasonCode.NOT_ABOVE_SHARE: "Has {to} replicas, not above its share of {share}.",
-    ReasonCode.NOT_PREEMPTIBLE: "Is no elastic job of lower priority; class {priority_class} of "
-    "the demand may not preempt whole jobs.",
-    ReasonCode.OUTSIDE_DOMAIN: "Frees nothing in a {level} that could hold all {pods} pods.",
     ReasonCode.NOMINAL_KEPT: "Its queue {queue} holds no more than its nominal quota, and "
     "keeps that against every priority (protect_nominal).",
     ReasonCode.HANGS_TERMINATING: "Should have gone {late_s} s ago and still holds "

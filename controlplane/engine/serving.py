@@ -8,16 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controlplane.engine.damping import bind_back_off, next_demand_history
-from controlplane.engine.decisions import PendingDemand, Rejection, Reservation
+from controlplane.engine.decisions import PendingDemand, Rejection
 from controlplane.engine.jobs import Job
 from controlplane.engine.lifecycle import answer
 from controlplane.engine.ordering import Demand, DemandKind, units_left
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.preemption import reclaim_unit
+from controlplane.engine.preemption import carry_out, find_steps, reclaim_unit
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.quota_reclaim import reclaim_quota
 from controlplane.engine.reasons import Reason, ReasonCode, because
+from controlplane.engine.reservations import Reserved
 from controlplane.engine.snapshot import DemandHistory
 from controlplane.engine.types import ReclaimPolicy
 from controlplane.engine.victims import Donors, Step
@@ -62,9 +63,10 @@ class Service:
     ) -> None:
         self.capacity, self.quota, self.policies = capacity, quota, policies
         self._jobs, self._history, self._now = jobs, history, now
-        self._donors: dict[bool, Donors] = {}
+        self._donors: dict[tuple[bool, str, bool], Donors] = {}
         self._hopeless: dict[tuple[object, ...], tuple[Rejection, ...]] = {}
-        self.reservations: list[Reservation] = []
+        self._protects = any(queue.protect_nominal for queue in policies.queues.values())
+        self.reserved = Reserved()
 
     def serve(self, demands: Iterable[Demand]) -> list[tuple[PendingDemand, Served]]:
         found = []
@@ -87,7 +89,8 @@ class Service:
         served.at_once = self._take(demand, units, later=False)
         served.later = self._take(demand, units - served.at_once, later=True)
         self._reclaim(served, whole=False)
-        if served.lacking and demand.reclaims is ReclaimPolicy.PREEMPT_WHOLE:
+        preempts = demand.reclaims is ReclaimPolicy.PREEMPT_WHOLE and not served.reserved
+        if served.lacking and preempts:
             self._reclaim(served, whole=True)
         if served.lacking:
             self._reserve(served)
@@ -122,17 +125,31 @@ class Service:
         """Whether the demand's queue may use so much; what it has lent is called back."""
         demand = served.demand
         needs = quota_needs(demand)
-        served.steps.extend(reclaim_quota(demand, needs, self._jobs, self.quota, self.capacity))
+        if all(self._missing_quota(demand, name, n) <= 0 for name, n in needs.items()):
+            return True
+        ratio = self.policies.cluster.max_disruption_ratio
+        served.steps.extend(
+            reclaim_quota(demand, needs, self._jobs, self.quota, self.capacity, ratio)
+        )
         for resource, n in needs.items():
-            available = self.quota.available(demand.queue, resource)
-            if available is not None and available < n:
-                served.quota_missing = n - available
-                served.held_back = because(
-                    ReasonCode.WAITS_FOR_QUOTA,
-                    queue=demand.queue, available=available, accelerators=n, resource=resource,
-                )  # fmt: skip
-                return False
+            missing = self._missing_quota(demand, resource, n)
+            if missing <= 0:
+                continue
+            if served.steps:  # the rest is called back in the next cycles: nobody else takes it
+                self.quota.take(demand.queue, {resource: n - missing})
+            elif (self.quota.nominal_left(demand.queue, resource) or 0) >= n:
+                return False  # its own quota could be called back: it is places that are missing
+            served.quota_missing = missing
+            served.held_back = because(
+                ReasonCode.WAITS_FOR_QUOTA,
+                queue=demand.queue, available=n - missing, accelerators=n, resource=resource,
+            )  # fmt: skip
+            return False
         return True
+
+    def _missing_quota(self, demand: Demand, resource: str, n: int) -> int:
+        available = self.quota.available(demand.queue, resource)
+        return 0 if available is None else n - available
 
     def _use_quota(self, demand: Demand) -> None:
         self.quota.take(demand.queue, quota_needs(demand))
@@ -140,61 +157,70 @@ class Service:
     def _reclaim(self, served: Served, *, whole: bool) -> None:
         """Units that find places by reclaim, and who gives them."""
         demand = served.demand
-        if demand.reclaims is ReclaimPolicy.NEVER or not served.lacking:
+        if not served.lacking or demand.above_minimum:
             return
         likeness = (*demand.likeness, whole)
         if likeness in self._hopeless:
             served.rejected = self._hopeless[likeness]
             return
-        donors = self.donors(whole=whole)
-        while served.lacking:
+        donors = self.donors(demand, whole=whole)
+        while served.lacking and demand.reclaims is not ReclaimPolicy.NEVER:
             steps = reclaim_unit(demand, donors, self.capacity)
             if not steps:
                 break
-            for step in steps:
-                self._record(step, demand, served.units)
-            self.donors(whole=not whole).forget()
-            served.steps.extend(steps)
+            self._gave(steps, served, donors)
             served.reclaimed += 1
             served.reclaimed += self._take(demand, served.lacking, later=True)
+        if served.lacking and self.policies.cluster.max_disruption_ratio < 1:
+            self._reclaim_part(served, whole=whole)
         served.rejected = donors.rejected(demand, [step.job for step in served.steps])
         if served.lacking:
             self._hopeless[likeness] = served.rejected
 
-    def donors(self, *, whole: bool) -> Donors:
-        found = self._donors.get(whole)
+    def _reclaim_part(self, served: Served, *, whole: bool) -> None:
+        """What one cycle may take isn't enough, what several may is: it is taken bit by bit, and
+        kept for the demand."""
+        demand = served.demand
+        if demand.reclaims is ReclaimPolicy.NEVER:
+            return
+        unbounded = self.donors(demand, whole=whole, bounded=False)
+        wanted, _ = find_steps(demand, unbounded, self.capacity)
+        donors = self.donors(demand, whole=whole)
+        after = [(step, max(step.after, donors.floor(step.job))) for step in wanted]
+        steps = [Step(step.job, step.before, size) for step, size in after if size < step.before]
+        if wanted:
+            carry_out(steps, donors, self.capacity)
+            self._gave(steps, served, donors)
+            served.reserved = self.reserved.make(demand, demand.pods_per_unit, self.capacity)
+
+    def donors(self, demand: Demand, *, whole: bool, bounded: bool = True) -> Donors:
+        queue = demand.queue if self._protects else ""
+        key = (whole, queue, bounded)
+        found = self._donors.get(key)
         if found is None:
-            found = Donors(self._jobs, self.policies, self.quota, whole=whole)
-            self._donors[whole] = found
+            found = self._donors[key] = Donors(
+                self._jobs, self.policies, self.quota, whole=whole, queue=queue, bounded=bounded
+            )
         return found
 
-    def _record(self, step: Step, demand: Demand, units: int) -> None:
-        """What a step means for the job that gives, and for its quota."""
-        job = step.job
-        resource, n = job.accelerators
-        self.quota.give(job.workload.queue, {resource: (step.before - step.after) * n})
-        job.reason = gives(job, demand, units)
+    def _gave(self, steps: Iterable[Step], served: Served, donors: Donors) -> None:
+        """What steps mean for the jobs that give, for their quotas, and for the other donors."""
+        for other in self._donors.values():
+            if other is not donors:
+                other.forget()
+        for step in steps:
+            job = step.job
+            self.quota.give(job.workload.queue, job.amounts(step.before - step.after))
+            job.reason = gives(job, served.demand, served.units)
+            served.steps.append(step)
 
     def _reserve(self, served: Served) -> None:
         """Places are kept for a head that has waited for longer than its queue's policy."""
         demand = served.demand
-        queue = self.policies.queues.get(demand.queue)
-        if queue is None or queue.reserve_after_s is None or demand.job is None:
-            return
-        if self._now - demand.since < queue.reserve_after_s:
-            return
-        nodes: dict[str, dict[str, int]] = {}
-        wanted = demand.pods_per_unit * served.lacking
-        while served.reserved < wanted:
-            places = self.capacity.take_later(demand.shape)
-            if places is None:
-                break
-            amounts = nodes.setdefault(places[0], {})
-            for name, n in demand.shape.accelerators:
-                amounts[name] = amounts.get(name, 0) + n
-            served.reserved += 1
-        if served.reserved:
-            self.reservations.append(Reservation(demand.name, demand.priority, nodes))
+        due = reserves_at(demand, self.policies)
+        if due is not None and due <= self._now and not served.reserved:
+            pods = demand.pods_per_unit * served.lacking
+            served.reserved = self.reserved.make(demand, pods, self.capacity)
 
     # -- what is said of it ------------------------------------------------------------------
 
@@ -219,8 +245,19 @@ class Service:
 
 
 def quota_needs(demand: Demand) -> dict[str, int]:
-    """resource -> accelerators of one unit that count against its queue's quota."""
-    return {name: n * demand.pods_per_unit for name, n in demand.shape.accelerators}
+    """resource -> accelerators that a start counts against its queue's quota, beyond what the job
+    was granted already."""
+    job = demand.job
+    assert job is not None
+    return job.amounts(job.minimum - (0 if job.workload.suspended else job.target))
+
+
+def reserves_at(demand: Demand, policies: PolicySet) -> float | None:
+    """When places begin to be kept for a demand that is still blocked; None: never."""
+    queue = policies.queues.get(demand.queue)
+    if queue is None or queue.reserve_after_s is None or demand.job is None:
+        return None
+    return demand.since + queue.reserve_after_s
 
 
 def gives(job: Job, demand: Demand, units: int) -> Reason:

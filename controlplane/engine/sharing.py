@@ -8,6 +8,7 @@ placement, quota and damping allow.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
@@ -37,7 +38,12 @@ class Group:
     waiting: set[int] = field(default_factory=set)
 
     def held(self, job: Job) -> int:
+        """The valid size that it has; 0 while it waits for its minimum."""
         return 0 if id(job) in self.waiting else job.target
+
+    def base(self, job: Job) -> int:
+        """Replicas that it has, fewer than its minimum too."""
+        return 0 if job.workload.suspended else job.target
 
 
 class Memo:
@@ -109,6 +115,22 @@ class Sharing:
             name: [memo.claim(job, group.held(job), self._timed(name)) for job in jobs]
             for name, jobs in self._queues.items()
         }
+        for name in self._queues:
+            self._claims[name] = self._with_floor(name, self._claims[name])
+
+    def _with_floor(self, name: str, claims: list[Claim]) -> list[Claim]:
+        """Nobody is taken below the part of an equal share that the queue promises."""
+        part = self._queue(name).share_floor
+        if not part:
+            return claims
+        where = (self._group.priority, self._group.resource, name, "floor")
+        equal = self._memo.shared(where, claims, self._budgets[name], Objective.FAIR_SHARE)
+        raised = []
+        for claim in claims:
+            bound = min(claim.held, math.floor(equal[claim.key] * part + 1e-9))
+            size = max((size for size in claim.sizes if size <= bound), default=0)
+            raised.append(dataclasses.replace(claim, floor=max(claim.floor, size)))
+        return raised
 
     def ideals(self, frozen: Set[int] = frozenset(), capped: Set[int] = frozenset()) -> Ideals:
         """id of a job -> replicas. `frozen`: jobs that keep what they have; `capped`: jobs that may
@@ -137,7 +159,7 @@ class Sharing:
         less than what its jobs keep anyhow."""
         parts = {}
         for name, jobs in self._queues.items():
-            held = sum([self._group.held(job) * job.accelerators[1] for job in jobs])
+            held = sum([self._group.base(job) * job.accelerators[1] for job in jobs])
             floor = sum([self._floor(job) * job.accelerators[1] for job in jobs])
             ceiling = sum([job.sizes[-1] * job.accelerators[1] for job in jobs])
             available = quota.available(name, self._group.resource) if name else None

@@ -12,14 +12,16 @@ from controlplane.engine.preemption import reclaim_unit
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.types import Objective, ReclaimPolicy
-from controlplane.engine.victims import Donors
+from controlplane.engine.victims import Donors, least_in_a_cycle
 
 
 class _Equals(Donors):
     """Jobs of one priority, each down to its share."""
 
     def floor(self, job: Job) -> int:
-        return job.target if job.share is None else min(job.target, job.share)
+        if job.share is None:
+            return job.target
+        return min(job.target, max(job.share, least_in_a_cycle(job, self._ratio)))
 
     def levels(self, demand: Demand) -> list[int]:
         return self.priorities
@@ -48,14 +50,14 @@ class Transfers:
         self._objective = objective
         self._quota = quota
 
-    def for_(self, job: Job, size: int, held: int, capacity: Capacity) -> Reason | None:
-        """Frees places, later, for a job to have `size` replicas instead of `held`; how, or None
+    def for_(self, job: Job, size: int, base: int, capacity: Capacity) -> Reason | None:
+        """Frees places, later, for a job to have `size` replicas instead of `base`; how, or None
         if that can't be."""
         if not self._donors.jobs:
             return None
-        pods = (size - held) * job.pods_per_replica
+        pods = (size - base) * job.pods_per_replica
         demand = Demand(
-            kind=DemandKind.START if not held else DemandKind.REPAIR,
+            kind=DemandKind.START if not base else DemandKind.REPAIR,
             name=job.name,
             workload=job.key,
             priority=job.workload.priority,
@@ -74,9 +76,9 @@ class Transfers:
         if not steps:
             return None
         for step in steps:
-            resource, each = step.job.accelerators
-            self._quota.give(step.job.workload.queue, {resource: (step.before - step.after) * each})
-            step.job.reason = self._gives(step.job, job)
+            donor = step.job
+            self._quota.give(donor.workload.queue, donor.amounts(step.before - step.after))
+            donor.reason = self._gives(donor, job)
         donors = ", ".join(sorted({step.job.name for step in steps}))
         return because(ReasonCode.RECLAIMS, pods=pods, donors=donors)
 

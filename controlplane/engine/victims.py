@@ -52,10 +52,20 @@ class Donors:
     one furthest above its minimum, then by name."""
 
     def __init__(
-        self, jobs: Sequence[Job], policies: PolicySet, quota: QuotaLedger, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        policies: PolicySet,
+        quota: QuotaLedger,
+        *,
+        whole: bool = False,
+        queue: str = "",
+        bounded: bool = True,
     ) -> None:
+        """`whole`: jobs give up all that they have. `queue`: whose demand it is for. `bounded`: as
+        far as one cycle may go (max_disruption_ratio)."""
         self.whole, self.quota, self.policies = whole, quota, policies
-        self._ratio = policies.cluster.max_disruption_ratio
+        self._queue = queue
+        self._ratio = policies.cluster.max_disruption_ratio if bounded else 1.0
         self._all = [job for job in jobs if _takes_part(job)]
         able = [job for job in self._all if may_give(job) and self.floor(job) < job.target]
         self.jobs = sorted(able, key=lambda j: (j.workload.priority, j.minimum - j.target, j.name))
@@ -64,13 +74,9 @@ class Donors:
         self._at: dict[str, list[tuple[Job, Pod]]] | None = None
 
     def floor(self, job: Job) -> int:
-        """The least size that this cycle may leave it."""
-        least = 0 if self.whole else job.minimum
-        if self._ratio < 1:
-            kept = math.ceil(job.workload.granted * (1 - self._ratio))
-            at = bisect_left(job.sizes, kept)
-            least = max(least, job.sizes[at] if at < len(job.sizes) else job.target)
-        return least
+        """The least size that it may be left with."""
+        least = max(0 if self.whole else job.minimum, self._nominal_floor(job))
+        return max(least, least_in_a_cycle(job, self._ratio))
 
     def lower(self, job: Job, than: int) -> int | None:
         """The next size that it may fall to; None at its floor."""
@@ -86,7 +92,7 @@ class Donors:
         for job in self.jobs:
             if job.workload.priority >= top:
                 break
-            if job is not demand.job and job.target > self.floor(job) and not self._kept(job):
+            if job is not demand.job and job.target > self.floor(job):
                 found.append(job)
         return found
 
@@ -102,9 +108,8 @@ class Donors:
             for job in self.jobs:
                 if job.workload.priority > level:
                     break
-                if not self._kept(job):
-                    for pod in job.freed_by(job.target, self.floor(job)):
-                        _add(found, pod, capacity, 1)
+                for pod in job.freed_by(job.target, self.floor(job)):
+                    _add(found, pod, capacity, 1)
         return found
 
     def gave(self, step: Step, capacity: Capacity) -> None:
@@ -128,12 +133,26 @@ class Donors:
         """Somebody else has taken from these jobs: what they can free is reckoned anew."""
         self._columns.clear()
 
-    def _kept(self, job: Job) -> bool:
-        """Whether its queue keeps its nominal quota against every priority."""
+    def _nominal_floor(self, job: Job) -> int:
+        """Replicas within the nominal quota of a queue that keeps it against others; 0: it
+        doesn't."""
         queue = self.policies.queues.get(job.workload.queue)
-        if queue is None or not queue.protect_nominal:
-            return False
-        return self.quota.borrowed(queue.name, job.accelerators[0]) <= 0
+        if queue is None or not queue.protect_nominal or queue.name == self._queue:
+            return 0
+        resource, each = job.accelerators
+        kept = job.target - self.quota.borrowed(queue.name, resource) // max(1, each)
+        at = bisect_left(job.sizes, kept)
+        return job.sizes[at] if at < len(job.sizes) else job.target
+
+    def keeps_nominal(self, steps: Iterable[Step]) -> bool:
+        """Whether steps together leave every protected queue its nominal quota."""
+        given: dict[tuple[str, str], int] = defaultdict(int)
+        for step in steps:
+            if self._nominal_floor(step.job):
+                resource, each = step.job.accelerators
+                key = (step.job.workload.queue, resource)
+                given[key] += (step.before - step.after) * each
+        return all(n <= self.quota.borrowed(*key) for key, n in given.items())
 
     # -- why the others don't ----------------------------------------------------------------
 
@@ -165,10 +184,10 @@ class Donors:
             )
         if not may_give(job):
             return because(ReasonCode.RESIZE_UNDER_WAY, to=job.target)
-        if self._kept(job):
-            return because(ReasonCode.NOMINAL_KEPT, queue=workload.queue)
         if job.target > self.floor(job):
             return None
+        if self._nominal_floor(job) >= job.target > job.minimum:
+            return because(ReasonCode.NOMINAL_KEPT, queue=workload.queue)
         if job.target > job.minimum:
             most = workload.granted - self.floor(job)
             running = workload.granted
@@ -178,6 +197,16 @@ class Donors:
 
 def _takes_part(job: Job) -> bool:
     return bool(job.sizes) and not (job.workload.finished or job.workload.suspended)
+
+
+def least_in_a_cycle(job: Job, ratio: float) -> int:
+    """The least valid size that one cycle may leave a job when it may take so large a part of its
+    replicas (max_disruption_ratio)."""
+    if ratio >= 1:
+        return 0
+    kept = job.workload.granted - math.floor(job.workload.granted * ratio + 1e-9)
+    at = bisect_left(job.sizes, kept)
+    return job.sizes[at] if at < len(job.sizes) else job.target
 
 
 def may_give(job: Job) -> bool:
