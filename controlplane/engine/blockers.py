@@ -195,6 +195,8 @@ def _state(node: Node, closed: frozenset[str]) -> int:
 
 def _repelling(node: Node) -> tuple[Taint, ...]:
     """Taints that keep pods away; the one that cordoning sets goes when the node is uncordoned."""
+    if not node.taints:
+        return ()
     return tuple(
         taint
         for taint in node.taints

@@ -72,16 +72,26 @@ class Growth:
 
     def _settled(self, group: Group, ideals: Ideals) -> bool:
         """The usual case, in short: no room for any step, and nobody is below his share."""
+        fits: dict[tuple[object, ...], bool] = {}  # jobs are many, and alike
         for job in group.jobs:
-            size = _next(group, job)
-            base = group.base(job)
-            if ideals[id(job)] > group.held(job) or (
-                size is not None and self.steps.fits(job, size - base)
-            ):
+            if ideals[id(job)] > group.held(job):
                 return False
+            size = _next(group, job)
+            if size is None:
+                continue
+            alike = (job.shape, size - group.base(job), job.within)
+            if alike not in fits:
+                fits[alike] = self.steps.fits(job, size - group.base(job))
+            if fits[alike]:
+                return False
+        why: dict[tuple[object, ...], Reason] = {}
         for job in group.jobs:
             job.share = ideals[id(job)]
-            job.reason = job.reason or self._why_no_more(group, job)
+            if job.reason is None:
+                at = (id(job) in group.waiting, job.shape, job.target, job.sizes, job.within)
+                if at not in why:
+                    why[at] = self._why_no_more(group, job)
+                job.reason = why[at]
         return True
 
     def _why_no_more(self, group: Group, job: Job) -> Reason:

@@ -5,12 +5,13 @@ that are alike.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from controlplane.engine.blockers import Column, NodeColumns
 from controlplane.engine.jobs import Job
+from controlplane.engine.nodetable import NodeTable
 from controlplane.engine.ordering import DemandKind
 from controlplane.engine.placement import Capacity
 from controlplane.engine.reasons import Reason, ReasonCode
@@ -20,16 +21,19 @@ from controlplane.engine.surplus import Donors
 from controlplane.engine.types import ReclaimPolicy
 from controlplane.engine.unblock import Missing, Remedies
 
-Gift = tuple[tuple[str, Mapping[str, int]], ...]
-#: job -> what its gift was reckoned from, and the gift: pods that would leave
-Gifts = dict[str, tuple[Replicas, int, int, Gift]]
+#: resource -> positions of nodes, and what the pods that would leave hold there
+Gift = dict[str, tuple[list[int], list[int]]]
+#: job -> what its gift was reckoned from, and the gift
+Gifts = dict[str, tuple[tuple[Replicas, int, int], Gift]]
+
+_NOTHING: tuple[list[int], list[int]] = ([], [])
 
 
 class Explainer:
     """Keeps what it knows of the nodes from one cycle to the next."""
 
     def __init__(self) -> None:
-        self._known: tuple[object, frozenset[str], NodeColumns] | None = None
+        self._known: tuple[NodeTable, frozenset[str], NodeColumns] | None = None
         self._gifts: dict[bool, Gifts] = {False: {}, True: {}}
 
     def remedies(
@@ -61,6 +65,8 @@ class Explainer:
     def _nodes(self, capacity: Capacity, closed: frozenset[str]) -> NodeColumns:
         known = self._known
         if known is None or known[0] is not capacity.table or known[1] != closed:
+            if known is None or known[0].names != capacity.table.names:
+                self._gifts = {False: {}, True: {}}  # nodes have other places
             known = (capacity.table, closed, NodeColumns(capacity.table.nodes, closed))
             self._known = known
         return known[2]
@@ -121,23 +127,35 @@ class _JobDonors(Donors):
     def _flat(self, resource: str) -> tuple[Column, Column, Column]:
         found = self._gifts.get(resource)
         if found is None:
-            position = self._nodes.position
-            rows = [
-                (number, position[node], amounts[resource])
-                for number, job in enumerate(self._able)
-                for node, amounts in self._gift(job)
-                if resource in amounts and node in position
-            ]
-            who, where, much = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-            found = self._gifts[resource] = (who, where, much)
+            who: list[int] = []
+            where: list[int] = []
+            much: list[int] = []
+            for number, job in enumerate(self._able):
+                places, amounts = self._gift(job).get(resource, _NOTHING)
+                who.extend([number] * len(places))
+                where.extend(places)
+                much.extend(amounts)
+            found = (_column(who), _column(where), _column(much))
+            self._gifts[resource] = found
         return found
 
     def _gift(self, job: Job) -> Gift:
         known = self._known.get(job.name)
         floor = 0 if self._whole else job.minimum
-        if known is not None and known[0] is job.replicas and known[1:3] == (job.target, floor):
-            return known[3]
-        pods = job.freed_by(job.target, floor)
-        gift = tuple((pod.node, pod.requests) for pod in pods if pod.node is not None)
-        self._known[job.name] = (job.replicas, job.target, floor, gift)
+        of = (job.replicas, job.target, floor)
+        if known is not None and known[0] == of:
+            return known[1]
+        gift: Gift = {}
+        for pod in job.freed_by(job.target, floor):
+            if pod.node not in self._nodes.position:
+                continue
+            for resource, n in pod.requests.items():
+                places, amounts = gift.setdefault(resource, ([], []))
+                places.append(self._nodes.position[pod.node])
+                amounts.append(n)
+        self._known[job.name] = (of, gift)
         return gift
+
+
+def _column(values: list[int]) -> Column:
+    return np.array(values, dtype=np.int64)

@@ -207,13 +207,17 @@ class Index:
         """Where every accelerator is; see `accounting.account`."""
         reserved = reservations(
             snapshot,
-            missing=lambda workload, n: self._indexed(workload).missing_pods(n),
+            missing=self._missing,
             closed=closed,
             capacity=lambda: self.capacity(closed),
         )
         wanting = (w for w in snapshot.workloads if w.managed and not w.finished)
         open_to = takers(self._indexed(workload).shape for workload in wanting)
         return self._books.accounting(snapshot.workloads, reserved, open_to, closed)
+
+    def _missing(self, workload: Workload, target: int) -> int:
+        replicas = self._indexed(workload)
+        return replicas.missing if target == workload.granted else replicas.missing_pods(target)
 
     def _indexed(self, workload: Workload) -> Replicas:
         return self.replicas_of(workload, lambda pod: 0)

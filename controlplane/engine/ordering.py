@@ -44,14 +44,16 @@ class Demand:
     job: Job | None = None
     queue: str = ""
     within: Within | None = None
+    #: a start that was commanded: its places are promised
+    firm: bool = False
     #: the first of the pods, by name: two demands of one workload are told apart by it
     first: str = ""
     #: replicas that the job was granted beyond its minimum: they only take what is free
     above_minimum: bool = False
 
     @property
-    def order(self) -> tuple[int, int, float, str, str]:
-        return (-self.priority, self.kind, self.since, self.name, self.first)
+    def order(self) -> tuple[bool, int, int, float, str, str]:
+        return (not self.firm, -self.priority, self.kind, self.since, self.name, self.first)
 
     @property
     def likeness(self) -> tuple[object, ...]:
@@ -202,4 +204,5 @@ def _demand(
         queue=job.workload.queue,
         within=job.within,
         above_minimum=above,
+        firm=job.in_flight is not None and job.workload.suspended,
     )

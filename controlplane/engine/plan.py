@@ -36,12 +36,13 @@ from controlplane.engine.nodes_health import (
     next_overdue,
     overdue,
 )
-from controlplane.engine.ordering import Demand, DemandKind, demands
+from controlplane.engine.ordering import DemandKind, demands
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.replicas import Replicas
+from controlplane.engine.reservations import could_hold
 from controlplane.engine.serving import Served, Service, reserves_at
 from controlplane.engine.sharing import Memo
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
@@ -121,7 +122,7 @@ class _Cycle:
             self.memo,
         )
         growth = Growth(steps, self.now)
-        growth.grow(self.jobs, [d.job for d in _may_share(found) if d.job is not None])
+        growth.grow(self.jobs, _may_share(found, capacity))
         due.extend([growth.wake, *self._changes(found)])
         wake = min((at for at in due if at is not None), default=None)
         pending = self._explained(found, explainer, capacity)
@@ -223,18 +224,23 @@ def held_by_queue(jobs: Iterable[Job]) -> dict[str, dict[str, int]]:
     return held
 
 
-def _may_share(found: Iterable[tuple[PendingDemand, Served]]) -> list[Demand]:
-    """Starts that found no room of their own, and may get some of their equals'."""
-    return [
-        served.demand
-        for _, served in found
-        if served.demand.kind is DemandKind.START
-        and served.lacking
-        and served.held_back is None
-        and not served.reserved
-        and served.demand.job is not None
-        and served.demand.job.fixed is None
-    ]
+def _may_share(found: Iterable[tuple[PendingDemand, Served]], capacity: Capacity) -> list[Job]:
+    """Jobs that found no room to start, and may get some of their equals'. One that the cluster
+    couldn't hold if it were empty takes part in nothing: its share would lie idle."""
+    holds: dict[tuple[object, ...], bool] = {}
+    jobs = []
+    for _, served in found:
+        demand = served.demand
+        if demand.kind is not DemandKind.START or not served.lacking or served.reserved:
+            continue
+        if served.held_back is not None or demand.job is None or demand.job.fixed is not None:
+            continue
+        alike = (demand.shape, demand.pods_per_unit, demand.within)
+        if alike not in holds:
+            holds[alike] = could_hold(demand, capacity) is not None
+        if holds[alike]:
+            jobs.append(demand.job)
+    return jobs
 
 
 def _decision(job: Job) -> Decision:

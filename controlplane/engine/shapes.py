@@ -32,6 +32,10 @@ class PodShape:
     def __hash__(self) -> int:
         return self._hash  # a cycle looks shapes up some thousand times
 
+    def __reduce__(self) -> tuple[type[PodShape], tuple[object, ...]]:
+        # hashes of text differ from process to process
+        return PodShape, (self.requests, *self.wishes)
+
     @property
     def wishes(self) -> tuple[object, object, object]:
         """What decides which nodes will do, whatever room they have."""

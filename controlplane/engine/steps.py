@@ -15,6 +15,9 @@ from controlplane.engine.sharing import Memo
 
 #: a growth must pay for its pause within this time, or within the cooldown if that is longer
 PAYBACK_S = 600.0
+#: a step must add this part of what its accelerators would if throughput grew with them: just
+#: above what noise can look like on a flat curve (curves.LEAST_SLOPE)
+LEAST_EFFICIENCY = 0.06
 #: more than any cluster holds
 MOST_PODS = 1 << 40
 
@@ -36,14 +39,15 @@ class Steps:
         self._inflow, self._reserved, self._now = inflow, reserved, now
         self._room: dict[str, int] = {}
         self._kept: dict[str, tuple[int, str]] = {}
+        #: whether not even what is kept is there: what comes free goes there first
+        self._short: dict[str, bool] = {}
 
     # -- taking a step -----------------------------------------------------------------------
 
     def refused(self, job: Job, size: int, base: int) -> Reason | None:
         """Why a step from `base` to `size` isn't wanted, whatever places there are: no gain, no
         quota."""
-        curve = self.memo.curve(job)
-        if base >= job.minimum and curve.rate(size) <= curve.rate(base):
+        if base >= job.minimum and self._efficiency(job, base, size) < LEAST_EFFICIENCY:
             return gain_too_small(job, size, self.gain(job, base, size))
         for resource, each in job.replicas.amounts:
             available = self.quota.available(job.workload.queue, resource)
@@ -69,6 +73,10 @@ class Steps:
         job.target = size
         return None
 
+    def _efficiency(self, job: Job, base: int, size: int) -> float:
+        curve = self.memo.curve(job)
+        return (curve.rate(size) / curve.rate(base) - 1) / (size / base - 1)
+
     def gain(self, job: Job, before: int, size: int) -> float:
         """Relative gain in samples from growing to `size`, its measured pause paid for: over the
         time until it may be resized again, and at least `PAYBACK_S`."""
@@ -86,7 +94,9 @@ class Steps:
         if found is None:
             kept = kept_free(self.policies.cluster, self._inflow, resource, self._now)
             self._kept[resource] = kept
-            found = self._room[resource] = max(0, self.capacity.free(resource) - kept[0])
+            free = self.capacity.free(resource)
+            self._short[resource] = kept[0] > free
+            found = self._room[resource] = max(0, free - kept[0])
         return found
 
     def placeable(self, resource: str, jobs: Iterable[Job]) -> int:
@@ -111,7 +121,7 @@ class Steps:
         resource, _ = job.accelerators
         pods = (size - base) * job.pods_per_replica
         found = self.capacity.fitting(job.shape, pods, job.within)
-        if found >= pods:
+        if found >= pods or self._short[resource]:
             kept, purpose = self._kept[resource]
             return because(
                 ReasonCode.CAPACITY_KEPT,

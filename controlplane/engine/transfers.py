@@ -16,12 +16,22 @@ from controlplane.engine.victims import Donors, least_in_a_cycle
 
 
 class _Equals(Donors):
-    """Jobs of one priority, each down to its share."""
+    """Jobs of one priority, each down to its share. `level`: accelerators for its weight that the
+    receiver will have; under fair share nobody gives what would leave him worse off than that."""
+
+    level: float | None = None
 
     def floor(self, job: Job) -> int:
         if job.share is None:
             return job.target
-        return min(job.target, max(job.share, least_in_a_cycle(job, self._ratio)))
+        least = max(job.share, least_in_a_cycle(job, self._ratio))
+        size = job.target
+        while size > least and (self.level is None or level_of(job, size) > self.level):
+            lower = job.lower_size(size)
+            if lower is None or lower < least:
+                return least if least == 0 else size
+            size = lower
+        return size
 
     def levels(self, demand: Demand) -> list[int]:
         return self.priorities
@@ -34,6 +44,11 @@ class _Equals(Donors):
         if size is None and job.share == 0 and than > 0:
             size = 0
         return size if size is not None and size >= self.floor(job) else None
+
+
+def level_of(job: Job, size: int) -> float:
+    """Accelerators for its weight that a job has at a size."""
+    return size * job.accelerators[1] / job.workload.weight
 
 
 class Transfers:
@@ -70,6 +85,10 @@ class Transfers:
             queue=job.workload.queue,
             within=job.within,
         )
+        level = level_of(job, size) if self._objective is Objective.FAIR_SHARE else None
+        if self._donors.level != level:
+            self._donors.level = level
+            self._donors.forget()
         if capacity.take_later(job.shape, pods, job.within) is not None:
             return because(ReasonCode.WAITS_FOR_RELEASE, pods=pods)
         steps = reclaim_unit(demand, self._donors, capacity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -14,6 +14,16 @@ class WorkloadKey:
     kind: str
     namespace: str
     name: str
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.kind, self.namespace, self.name)))
+
+    def __hash__(self) -> int:
+        return self._hash  # a cycle looks keys up some ten thousand times
+
+    def __reduce__(self) -> tuple[type[WorkloadKey], tuple[str, str, str]]:
+        return WorkloadKey, self.parts  # hashes of text differ from process to process
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.namespace}/{self.name}"

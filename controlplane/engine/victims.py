@@ -132,6 +132,7 @@ class Donors:
     def forget(self) -> None:
         """Somebody else has taken from these jobs: what they can free is reckoned anew."""
         self._columns.clear()
+        self._at = None
 
     def _nominal_floor(self, job: Job) -> int:
         """Replicas within the nominal quota of a queue that keeps it against others; 0: it

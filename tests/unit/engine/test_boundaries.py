@@ -4,6 +4,7 @@ for readers, and a command is checked again before it is written."""
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import subprocess
 import sys
@@ -120,3 +121,25 @@ def test_a_workload_that_is_gone_is_not_written():
     found = still_valid(command(RESIZE, 2, 1), make_snapshot(make_nodes(1)), NOW)
     assert found is not None
     assert found.code is ReasonCode.WORKLOAD_GONE
+
+
+@pytest.mark.parametrize(
+    "value", ["WorkloadKey('Job', 'ml', 'a')", "shape_of(make_pod(node_selector={'a': 'b'}))"]
+)
+def test_what_keeps_its_hash_is_found_again_in_another_process(value):
+    """Hashes of text differ from process to process: a kept one must not travel."""
+    program = (
+        "import pickle, sys; from controlplane.engine.types import WorkloadKey;"
+        "from controlplane.engine.shapes import shape_of; from tests.builders import make_pod;"
+        f"own = {value};"
+    )
+    pickled = subprocess.run(
+        [sys.executable, "-c", program + "sys.stdout.buffer.write(pickle.dumps(own))"],
+        capture_output=True, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "1"},
+    ).stdout  # fmt: skip
+    found = subprocess.run(
+        [sys.executable, "-c", program + "print(pickle.load(sys.stdin.buffer) in {own})"],
+        input=pickled, capture_output=True, check=True, cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "2"},
+    ).stdout  # fmt: skip
+    assert found.strip() == b"True"
