@@ -7,6 +7,7 @@ then the one that its rest fills best, else the emptiest.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -70,61 +71,73 @@ class Scheduler:
             replicas[pod.replica_index or 0].append(pod)
         if any(pod.deleting for pod in job.pods.values()) and not job.placement and job.started:
             return 0  # starts anew: everything of the old attempt leaves first
-        gang = self._whole or not any(pod.node for pod in job.pods.values())
-        units = [pods] if gang else [replicas[index] for index in sorted(replicas)]
-        bound = 0
-        for unit in units:
-            places = self._places(job, unit)
-            if places is None:
-                break
-            for pod, node in zip(unit, places, strict=True):
-                bind(pod, node)
-            bound += len(unit)
-        return bound
-
-    def _places(self, job: SimJob, pods: Sequence[Pod]) -> list[str] | None:
-        """A node for each pod, or None if they don't all fit. Nothing is taken."""
         room = self._room(pods[0])
-        if sum(room.values()) < len(pods):
-            return None
+        chosen = _whole_units([replicas[i] for i in sorted(replicas)], sum(room.values()))
+        gang = self._whole or not any(pod.node for pod in job.pods.values())
+        if not chosen or (gang and len(chosen) < len(pods)):
+            return 0
+        for pod, node in zip(chosen, self._places(job, room, len(chosen)), strict=True):
+            bind(pod, node)
+        return len(chosen)
+
+    def _places(self, job: SimJob, room: dict[str, int], pods: int) -> list[str]:
+        """A node for each of so many pods, of those with room."""
         if self._spread:
-            return _spread(room, len(pods))
+            return _spread(room, pods)
         held = {pod.node for pod in job.pods.values() if pod.node and not pod.deleting}
-        return _packed(room, len(pods), held)
+        return _packed(room, pods, held)
 
     def _room(self, pod: Pod) -> dict[str, int]:
         """How many pods of this shape each node takes, where that is any."""
         found = {}
-        for name, node in self._cluster.nodes.items():
-            if not node.ready or node.unschedulable or not _selected(pod, node.labels):
-                continue
-            free = self._cluster.free[name]
-            fits = min(free.get(key, 0) // n for key, n in pod.requests.items() if n)
-            if fits > 0:
+        requests = [(key, n) for key, n in pod.requests.items() if n]
+        for name, free in self._cluster.free.items():
+            fits = min([free.get(key, 0) // n for key, n in requests])
+            if fits > 0 and self._takes(name, pod):
                 found[name] = fits
         return found
 
     def _best(self, pod: Pod) -> str | None:
         """Best fit: the node that keeps the fewest accelerators; by name among equals."""
         resource = self._cluster.resource
+        needed, requests = pod.requests.get(resource, 0), pod.requests.items()
         best: tuple[int, str] | None = None
-        for name in self._room(pod):
-            left = self._cluster.free[name].get(resource, 0)
-            if best is None or (left, name) < best:
+        for name, free in self._cluster.free.items():
+            left = free.get(resource, 0)
+            if left < needed or (best is not None and (left, name) >= best):
+                continue
+            if all(free.get(key, 0) >= n for key, n in requests) and self._takes(name, pod):
                 best = (left, name)
         return best[1] if best else None
 
+    def _takes(self, name: str, pod: Pod) -> bool:
+        """Whether the node takes new pods, and is one that the pod selects."""
+        node = self._cluster.nodes[name]
+        if not node.ready or node.unschedulable:
+            return False
+        return not pod.node_selector or all(
+            node.labels.get(key) == value for key, value in pod.node_selector.items()
+        )
 
-def _selected(pod: Pod, labels: object) -> bool:
-    assert isinstance(labels, dict)
-    return all(labels.get(key) == value for key, value in pod.node_selector.items())
+
+def _whole_units(units: Iterable[Sequence[Pod]], room: int) -> list[Pod]:
+    """The pods of the first units that fit into a room for so many pods, each unit whole."""
+    chosen: list[Pod] = []
+    for unit in units:
+        if len(chosen) + len(unit) > room:
+            break
+        chosen.extend(unit)
+    return chosen
 
 
 def _spread(room: dict[str, int], pods: int) -> list[str]:
+    """The emptiest node for each."""
+    queue = [(-n, name) for name, n in room.items()]
+    heapq.heapify(queue)
     places = []
     for _ in range(pods):
-        name = min(room, key=lambda n: (-room[n], n))
-        room[name] -= 1
+        n, name = queue[0]
+        heapq.heapreplace(queue, (n + 1, name))
         places.append(name)
     return places
 

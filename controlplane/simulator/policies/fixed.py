@@ -36,6 +36,8 @@ class FifoBackfill(FixedSize):
     name = "fifo_backfill"
 
     def decide(self, cluster: VirtualCluster, told: Told, now: float) -> Outcome:
+        if nothing_waits(cluster):
+            return Outcome(())
         room = Room(cluster)
         commands: list[Command] = []
         for job in sorted(cluster.jobs.values(), key=lambda job: job.arrival):
@@ -59,6 +61,8 @@ class PreemptWhole(FixedSize):
     name = "preempt_whole"
 
     def decide(self, cluster: VirtualCluster, told: Told, now: float) -> Outcome:
+        if nothing_waits(cluster):
+            return Outcome(())
         room = Room(cluster)
         leaving: dict[SimJob, Command] = {}
         for job in sorted(cluster.jobs.values(), key=lambda job: job.arrival):
@@ -132,6 +136,10 @@ class LeastAttained(FixedSize):
 
     def _order(self, job: SimJob) -> tuple[bool, int]:
         return (job.attained >= self._threshold, job.arrival)
+
+
+def nothing_waits(cluster: VirtualCluster) -> bool:
+    return not cluster.pending and not any(job.suspended for job in cluster.jobs.values())
 
 
 def broken(job: SimJob) -> bool:
