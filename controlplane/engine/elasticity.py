@@ -171,8 +171,13 @@ class Growth:
                 self._took(group, job, size)
                 continue
             if why.code in PLACES_MISSING:
-                # its places come free later: it grows in the next cycle
-                job.reason = transfers.for_(job, size, base, self.steps.capacity) or job.reason
+                # its places come free later: it grows in the next cycle; all at once if possible
+                whole = max(s for s in job.sizes if s <= share)
+                for wanted in dict.fromkeys((whole, size)):
+                    given = transfers.for_(job, wanted, base, self.steps.capacity)
+                    if given is not None:
+                        job.reason = given
+                        break
             return
 
     def _took(self, group: Group, job: Job, size: int) -> None:

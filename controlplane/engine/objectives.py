@@ -3,10 +3,11 @@
 Pure functions of their arguments; equal arguments give equal outcomes, and an outcome that is
 planned again (with `held` set to it) is kept.
 
-- `fair_share`: weighted max-min (water filling) over the valid sizes. It ignores what is held.
+- `fair_share`: weighted max-min (water filling) over the valid sizes; what is held only breaks
+  ties.
 - `completion_time`: the least mean time to completion. Accelerators go where they add the most
-  `value`: a claim's speed-up over an equal share, times the number of claims whose remaining time is
-  at least its own. That number is what a second of a claim's remaining work costs all of them under
+  `value`: a claim's speed-up over an equal share, times the number of claims whose remaining time
+  is at least its own. That number is what a second of a claim's remaining work costs all of them under
   the orders that minimise the mean (shortest remaining time first; heSRPT, Berg et al., SIGMETRICS
   2020): all those at least as long wait for it. Speed-ups are concave, so accelerators that a short
   claim can't use well go on to the next ones.
@@ -107,13 +108,13 @@ def _fair(claims: Sequence[Claim], units: int) -> dict[str, int]:
     fit; so more units never take anything from a claim, unless they start one that had nothing.
     """
     sizes, left = _minimums(claims, units)
-    queue: list[tuple[float, str, int, Claim]] = []
+    queue: list[FairStep] = []
     for claim in claims:
         if sizes[claim.key]:
             at = bisect_right(claim.sizes, sizes[claim.key])
             _push_fair(queue, claim, at)
     while queue:
-        _, key, at, claim = heapq.heappop(queue)
+        _, _, key, at, claim = heapq.heappop(queue)
         needs = (claim.sizes[at] - sizes[key]) * claim.per_replica
         if needs > left:
             break
@@ -123,10 +124,15 @@ def _fair(claims: Sequence[Claim], units: int) -> dict[str, int]:
     return sizes
 
 
-def _push_fair(queue: list[tuple[float, str, int, Claim]], claim: Claim, at: int) -> None:
+#: level, whether it would be new to the claim (of equal levels, whoever has it keeps it), key
+FairStep = tuple[float, bool, str, int, Claim]
+
+
+def _push_fair(queue: list[FairStep], claim: Claim, at: int) -> None:
     if at < len(claim.sizes):
-        level = claim.sizes[at] * claim.per_replica / claim.weight
-        heapq.heappush(queue, (level, claim.key, at, claim))
+        size = claim.sizes[at]
+        level = size * claim.per_replica / claim.weight
+        heapq.heappush(queue, (level, size > claim.held, claim.key, at, claim))
 
 
 def _minimums(claims: Sequence[Claim], units: int) -> tuple[dict[str, int], int]:

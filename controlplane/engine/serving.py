@@ -224,9 +224,21 @@ class Service:
 
     # -- what is said of it ------------------------------------------------------------------
 
+    def _reserved_for(self, served: Served) -> Reason | None:
+        """Why it waits, if it would have its places but for a reservation."""
+        demand = served.demand
+        if not served.lacking or served.reserved or not self.reserved.made:
+            return None
+        pods = served.lacking * demand.pods_per_unit
+        holder = self.reserved.holder(demand.shape, pods, demand.within, self.capacity)
+        if holder is None:
+            return None
+        size = demand.job.minimum if demand.job is not None else pods
+        return because(ReasonCode.WAITS_FOR_RESERVATION, next=size, holder=holder)
+
     def _pending(self, served: Served) -> PendingDemand:
         demand = served.demand
-        reason = served.held_back or why_pending(served)
+        reason = served.held_back or self._reserved_for(served) or why_pending(served)
         if demand.job is not None:
             demand.job.rejected.extend(served.rejected)
             answer(demand.job, demand, at_once=served.at_once == served.units, reason=reason)

@@ -16,20 +16,23 @@ from controlplane.engine.victims import Donors, least_in_a_cycle
 
 
 class _Equals(Donors):
-    """Jobs of one priority, each down to its share. `level`: accelerators for its weight that the
-    receiver will have; under fair share nobody gives what would leave him worse off than that."""
+    """Jobs of one priority, each down to its share. `level`: the receiver's queue, and the
+    accelerators for its weight that it will have: under fair share nobody of that queue gives what
+    would leave him worse off."""
 
-    level: float | None = None
+    level: tuple[str, float] | None = None
 
     def floor(self, job: Job) -> int:
         if job.share is None:
             return job.target
         least = max(job.share, least_in_a_cycle(job, self._ratio))
+        if self.level is None or self.level[0] != job.workload.queue:
+            return min(job.target, least)
         size = job.target
-        while size > least and (self.level is None or level_of(job, size) > self.level):
+        while size > least and level_of(job, size) > self.level[1]:
             lower = job.lower_size(size)
             if lower is None or lower < least:
-                return least if least == 0 else size
+                break
             size = lower
         return size
 
@@ -85,7 +88,9 @@ class Transfers:
             queue=job.workload.queue,
             within=job.within,
         )
-        level = level_of(job, size) if self._objective is Objective.FAIR_SHARE else None
+        level = None
+        if self._objective is Objective.FAIR_SHARE:
+            level = (job.workload.queue, level_of(job, size))
         if self._donors.level != level:
             self._donors.level = level
             self._donors.forget()
