@@ -187,6 +187,7 @@ class VirtualCluster:
     def snapshot(self, now: float, told: Told) -> ClusterSnapshot:
         """What the engine sees; `told` is what the trainers report."""
         jobs = self.jobs.values()
+        reports = [(job.key, told.report(job, now)) for job in jobs]
         return ClusterSnapshot(
             cluster="simulated",
             taken_at=now,
@@ -194,7 +195,7 @@ class VirtualCluster:
             nodes=tuple(self.nodes.values()),
             pods=tuple(self.pods.values()),
             workloads=tuple(self.workloads.values()),
-            reports={job.key: told.report(job, now) for job in jobs if job.started},
+            reports={key: report for key, report in reports if report is not None},
             in_flight=tuple(job.flight for job in jobs if job.flight is not None),
             history={job.key: job.history for job in jobs},
             node_history=dict(self.node_history),

@@ -18,21 +18,25 @@ CURVES = ("observed", "known", "none")
 @dataclass(slots=True)
 class Told:
     """`remaining`: trainers report their total steps. `curves`: throughput at the sizes that the
-    job has had (`observed`), at all valid ones from the start (`known`), or none. `cost_s`: the
+    job has had (`observed`), at all valid ones from the start (`known`), or none. `declared`:
+    jobs that haven't started yet are reported on too, as if their manifest said it. `cost_s`: the
     measured cost of a resize, None if they don't tell. `node_size`: accelerators of a node, by
     which a known curve is packed."""
 
     remaining: bool = True
     curves: str = "observed"
+    declared: bool = False
     cost_s: float | None = None
     node_size: int = 8
     _known: dict[WorkloadKey, tuple[float, Mapping[int, float]]] = field(default_factory=dict)
 
-    def report(self, job: SimJob, now: float) -> TrainerReport:
-        """The newest report of a job that has started."""
+    def report(self, job: SimJob, now: float) -> TrainerReport | None:
+        """The newest report of a job; None of one that has nothing to tell yet."""
+        if not (job.started or self.declared):
+            return None
         job.observe(now)
         return TrainerReport(
-            productive=job.replicas,
+            productive=job.replicas if job.started else None,
             committed_steps=int(STEPS * min(1.0, job.progress / job.work)),
             total_steps=STEPS if self.remaining else None,
             throughput=self._throughput(job),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from controlplane.engine.types import WorkloadKey
+from controlplane.simulator.cluster import VirtualCluster
 from controlplane.simulator.fields import BadInput
 from controlplane.simulator.policies import ABLATIONS, POLICIES, policy_of
 from controlplane.simulator.policies.fixed import LeastAttained
 from controlplane.simulator.results import results
+from controlplane.simulator.runtime import SimJob
 from controlplane.simulator.spec import Costs
 from tests.builders import make_policy
 from tests.simulation.worlds import (
@@ -162,6 +165,26 @@ def test_without_reclaim_inference_waits() -> None:
 def test_policies_that_are_not_there(text: str, want: str) -> None:
     with pytest.raises(BadInput, match=want):
         policy_of(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [
+        # nothing is known before the start
+        ("curves=known", None),
+        ("curves=known,declared=on", (100_000, {1: 1.0, 2: 2.0})),
+        ("curves=none,declared=on,remaining=unknown", (None, {})),
+    ],
+)
+def test_what_trainers_tell(options: str, want: tuple[int | None, dict[int, float]] | None) -> None:
+    policy = policy_of(f"ours:{options}")
+    job = make_job(elasticity=make_policy(max_replicas=2))
+    scenario = policy.begin(make_scenario(job))
+    cluster = VirtualCluster(scenario)
+    key = WorkloadKey("Job", "sim", "a")
+    cluster.add_job(SimJob(job, key, job.model, job.work, 0), 0.0)
+    report = cluster.snapshot(0.0, policy.told(scenario)).reports.get(key)
+    assert (report and (report.total_steps, dict(report.throughput))) == want
 
 
 def test_options_combine_with_an_ablation() -> None:

@@ -26,15 +26,16 @@ REBALANCING = frozenset({ReasonCode.SHRINKS_FOR_SHARE, ReasonCode.SUSPENDED_FOR_
 @dataclass(frozen=True, slots=True)
 class Options:
     """`objective`: of every queue; "": the scenario's. `remaining`: known (trainers report their
-    total steps) or unknown. `curves`: see `reports.Told`. `batch`: preserve, scale, or "" for the
-    policies' own. The rest takes an ingredient away: `growth` off: every job has its fixed size;
-    `rebalancing` off: equals don't take from each other; `damping` off: nothing waits and a resize
-    counts as free; `placement` off: the scheduler spreads pods; `reclaim` off: nothing is taken
-    back for demand of higher priority."""
+    total steps) or unknown. `curves` and `declared`: see `reports.Told`. `batch`: preserve, scale,
+    or "" for the policies' own. The rest takes an ingredient away: `growth` off: every job has its
+    fixed size; `rebalancing` off: equals don't take from each other; `damping` off: nothing waits
+    and a resize counts as free; `placement` off: the scheduler spreads pods; `reclaim` off: nothing
+    is taken back for demand of higher priority."""
 
     objective: str = ""
     remaining: str = "known"
     curves: str = "observed"
+    declared: str = "off"
     batch: str = ""
     growth: str = "on"
     rebalancing: str = "on"
@@ -49,6 +50,7 @@ CHOICES = {
     "remaining": ("known", "unknown"),
     "curves": ("observed", "known", "none"),
     "batch": ("", "preserve", "scale"),
+    "declared": ("off", "on"),
     **dict.fromkeys(("growth", "rebalancing", "damping", "placement", "reclaim"), ("on", "off")),
 }
 
@@ -88,6 +90,7 @@ class Ours:
         return Told(
             remaining=self.options.remaining == "known",
             curves=self.options.curves,
+            declared=self.options.declared == "on",
             cost_s=scenario.costs.resize_pause_s if damped else 0.0,
             node_size=max(
                 (n.capacity.get(scenario.resource, 0) for n in scenario.nodes), default=1
