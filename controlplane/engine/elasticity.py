@@ -173,7 +173,8 @@ class Growth:
             if why.code in PLACES_MISSING:
                 # its places come free later: it grows in the next cycle; all at once if possible
                 whole = max(s for s in job.sizes if s <= share)
-                for wanted in dict.fromkeys((whole, size)):
+                starts = id(job) in group.waiting
+                for wanted in dict.fromkeys((size,) if starts else (whole, size)):
                     given = transfers.for_(job, wanted, base, self.steps.capacity)
                     if given is not None:
                         job.reason = given

@@ -7,9 +7,9 @@ planned again (with `held` set to it) is kept.
   ties.
 - `completion_time`: the least mean time to completion. Accelerators go where they add the most
   `value`: a claim's speed-up over an equal share, times the number of claims whose remaining time
-  is at least its own. That number is what a second of a claim's remaining work costs all of them under
-  the orders that minimise the mean (shortest remaining time first; heSRPT, Berg et al., SIGMETRICS
-  2020): all those at least as long wait for it. Speed-ups are concave, so accelerators that a short
+  is at least its own. That number is what a second of a claim's remaining work costs all of them
+  under the orders that minimise the mean (shortest remaining time first; heSRPT, Berg et al.,
+  SIGMETRICS 2020): all those at least as long wait for it. Speed-ups are concave, so accelerators that a short
   claim can't use well go on to the next ones.
 - `throughput`: the largest sum of speed-ups over each claim's own minimum.
 
