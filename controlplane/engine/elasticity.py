@@ -159,27 +159,32 @@ class Growth:
         return queue.objective if queue else Objective.FAIR_SHARE
 
     def _towards_share(self, group: Group, job: Job, transfers: Transfers) -> None:
-        share = job.share or 0
-        while (size := _next(group, job)) is not None and size <= share:
-            base = group.base(job)
-            why = self.steps.refused(job, size, base)
-            if why is not None:
-                job.reason = job.reason or why
-                return
-            why = self.steps.place(job, size, base)
+        """As much of the way as there are free places for, else as equals give places for: those
+        come free later, and it grows in the next cycle."""
+        base, steps = group.base(job), self.steps
+        sizes = _on_the_way(group, job)
+        free = steps.most_that_fits(job, base)
+        refused: list[Rejection] = []
+        for size in reversed(sizes):
+            if size > free:
+                continue
+            why = steps.refused(job, size, base) or steps.place(job, size, base)
             if why is None:
                 self._took(group, job, size)
-                continue
-            if why.code in PLACES_MISSING:
-                # its places come free later: it grows in the next cycle; all at once if possible
-                whole = max(s for s in job.sizes if s <= share)
-                starts = id(job) in group.waiting
-                for wanted in dict.fromkeys((size,) if starts else (whole, size)):
-                    given = transfers.for_(job, wanted, base, self.steps.capacity)
-                    if given is not None:
-                        job.reason = given
-                        break
-            return
+                job.rejected.extend(refused)
+                return
+            refused = [Rejection(f"{size} replicas", why)]  # the least of those that were too many
+        for size in dict.fromkeys((sizes[-1], sizes[0])):
+            why = steps.refused(job, size, base)
+            if why is None:
+                why = steps.no_room(job, size, base)
+                given = None
+                if why.code in PLACES_MISSING:
+                    given = transfers.for_(job, size, base, steps.capacity)
+                if given is not None:
+                    job.reason = given
+                    return
+            job.reason = job.reason or why
 
     def _took(self, group: Group, job: Job, size: int) -> None:
         granted = job.workload.granted
@@ -219,6 +224,13 @@ def _takes_part(job: Job) -> bool:
         )
         return False
     return True
+
+
+def _on_the_way(group: Group, job: Job) -> list[int]:
+    """Valid sizes between what a job has and its share; of one that waits, its minimum."""
+    if id(job) in group.waiting:
+        return [job.minimum]
+    return [size for size in job.sizes if job.target < size <= (job.share or 0)]
 
 
 def _next(group: Group, job: Job) -> int | None:

@@ -116,6 +116,13 @@ class Steps:
             self.capacity.fitting(job.shape, pods, job.within) >= pods
         )
 
+    def most_that_fits(self, job: Job, base: int) -> int:
+        """Replicas that the job could have with what is free now."""
+        resource, each = job.accelerators
+        more = self.room(resource) // max(1, each)
+        pods = self.capacity.fitting(job.shape, more * job.pods_per_replica, job.within)
+        return base + min(more, pods // job.pods_per_replica)
+
     def no_room(self, job: Job, size: int, base: int) -> Reason:
         """Why a step finds no places: they are kept, reserved, or not there."""
         resource, _ = job.accelerators

@@ -134,7 +134,9 @@ class Application:
             done = max(done, self.ends[epoch])
         return left
 
-    def advance(self, progress: float, placement: Sequence[int], batch: int, seconds: float) -> float:
+    def advance(
+        self, progress: float, placement: Sequence[int], batch: int, seconds: float
+    ) -> float:
         """Progress after `seconds` more at a placement and batch size; at most `total`."""
         while seconds > 0 and progress < self.total:
             epoch = self.epoch(progress)

@@ -35,11 +35,13 @@ class Told:
         if not (job.started or self.declared):
             return None
         job.observe(now)
+        throughput = self._throughput(job)
         return TrainerReport(
             productive=job.replicas if job.started else None,
             committed_steps=int(STEPS * min(1.0, job.progress / job.work)),
             total_steps=STEPS if self.remaining else None,
-            throughput=self._throughput(job),
+            throughput=throughput,
+            deviation=dict.fromkeys(throughput, 0.0),  # virtual time has no noise
             resize_cost_s=self.cost_s,
             reported_at=now,
             samples_per_step=job.samples_per_step,
