@@ -76,7 +76,7 @@ class Growth:
         for job in group.jobs:
             if ideals[id(job)] > group.held(job):
                 return False
-            size = _next(group, job)
+            size = self._next(group, job)
             if size is None:
                 continue
             alike = (job.shape, size - group.base(job), job.within)
@@ -94,13 +94,19 @@ class Growth:
                 job.reason = why[at]
         return True
 
+    def _next(self, group: Group, job: Job) -> int | None:
+        return job.minimum if id(job) in group.waiting else self.steps.next_useful(job)
+
     def _why_no_more(self, group: Group, job: Job) -> Reason:
         if id(job) in group.waiting:
             return because(ReasonCode.WAITS_FOR_MINIMUM, min=job.minimum)
         size = job.next_size()
         if size is None:
             return because(ReasonCode.AT_MAXIMUM, to=job.target)
-        return self.steps.no_room(job, size, job.target)
+        useful = self.steps.next_useful(job)
+        if useful is None:
+            return gain_too_small(job, size, self.steps.gain(job, job.target, size))
+        return self.steps.no_room(job, useful, job.target)
 
     def _worthwhile(self, group: Group, job: Job, share: int) -> bool:
         held = group.held(job)
@@ -119,7 +125,7 @@ class Growth:
     def _damp(self, job: Job, ideal: int, frozen: set[int], capped: set[int]) -> None:
         """Which jobs keep what they have for now, and which may give and not take. Notes since
         when there has been room for the next step, free or with equals above their share."""
-        size = job.next_size()
+        size = self.steps.next_useful(job)
         if size is not None and (ideal >= size or self.steps.fits(job, size - job.target)):
             since = job.history.growth_wanted_since
             job.growth_wanted_since = self._now if since is None else since
@@ -162,7 +168,7 @@ class Growth:
         """As much of the way as there are free places for, else as equals give places for: those
         come free later, and it grows in the next cycle."""
         base, steps = group.base(job), self.steps
-        sizes = _on_the_way(group, job)
+        sizes = self._on_the_way(group, job)
         free = steps.most_that_fits(job, base)
         refused: list[Rejection] = []
         for size in reversed(sizes):
@@ -174,7 +180,7 @@ class Growth:
                 job.rejected.extend(refused)
                 return
             refused = [Rejection(f"{size} replicas", why)]  # the least of those that were too many
-        for size in dict.fromkeys((sizes[-1], sizes[0])):
+        for size in dict.fromkeys((*sizes[-1:], *sizes[:1])):
             why = steps.refused(job, size, base)
             if why is None:
                 why = steps.no_room(job, size, base)
@@ -185,6 +191,13 @@ class Growth:
                     job.reason = given
                     return
             job.reason = job.reason or why
+
+    def _on_the_way(self, group: Group, job: Job) -> list[int]:
+        """Sizes between what a job has and its share; of one that waits, its minimum."""
+        if id(job) in group.waiting:
+            return [job.minimum]
+        useful = self.steps.memo.useful(job)
+        return [size for size in useful if job.target < size <= (job.share or 0)]
 
     def _took(self, group: Group, job: Job, size: int) -> None:
         granted = job.workload.granted
@@ -199,7 +212,7 @@ class Growth:
 
     def _leftover(self, job: Job) -> None:
         """Whole steps into places that nobody has a better claim to."""
-        while (size := job.next_size()) is not None:
+        while (size := self.steps.next_useful(job)) is not None:
             why = self.steps.refused(job, size, job.target)
             if why is None:
                 why = self.steps.place(job, size, job.target)
@@ -224,17 +237,6 @@ def _takes_part(job: Job) -> bool:
         )
         return False
     return True
-
-
-def _on_the_way(group: Group, job: Job) -> list[int]:
-    """Valid sizes between what a job has and its share; of one that waits, its minimum."""
-    if id(job) in group.waiting:
-        return [job.minimum]
-    return [size for size in job.sizes if job.target < size <= (job.share or 0)]
-
-
-def _next(group: Group, job: Job) -> int | None:
-    return job.minimum if id(job) in group.waiting else job.next_size()
 
 
 def _place_in_line(group: Group, job: Job) -> tuple[float, int, str]:

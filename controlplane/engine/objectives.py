@@ -9,8 +9,8 @@ planned again (with `held` set to it) is kept.
   `value`: a claim's speed-up over an equal share, times the number of claims whose remaining time
   is at least its own. That number is what a second of a claim's remaining work costs all of them
   under the orders that minimise the mean (shortest remaining time first; heSRPT, Berg et al.,
-  SIGMETRICS 2020): all those at least as long wait for it. Speed-ups are concave, so accelerators that a short
-  claim can't use well go on to the next ones.
+  SIGMETRICS 2020): all those at least as long wait for it. Speed-ups are concave, so accelerators
+  that a short claim can't use well go on to the next ones.
 - `throughput`: the largest sum of speed-ups over each claim's own minimum.
 
 The last two first find an ideal without regard to what is held and then move towards it only by
@@ -24,13 +24,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from controlplane.engine.types import Objective
 
 # Found on the public workloads of Pollux (OSDI 2021), fixed batch sizes, at four loads; the mean
-# completion time is flat around each of them (within 2 % from half to twice the value).
+# completion time is flat around each of them (within 3 % from half to twice the value).
 #: a resize has to bring so many times what its pause costs: gains are estimates, and others follow
 RESIZE_MARGIN = 2.0
 #: unknown remaining work is taken for the service attained so far plus this, in accelerator-seconds
@@ -90,14 +91,10 @@ def share(
     if objective is Objective.COMPLETION_TIME:
         ladders = _by_completion(ordered, units)
     else:
-        ladders = [_ladder(c, c.sizes[0], c.weight, c.remaining is not None) for c in moving]
+        ladders = [_ladder(c, c.sizes[0], c.weight) for c in moving]
     ideal = _ideal(ladders, free)
     found = _settle(ladders, ideal, free, horizon_s)
-    steps = zip(ladders, found, strict=True)
-    return sizes | {ladder.key: ladder.sizes[at] for ladder, at in steps}
-
-
-# ---------------------------------------------------------------- fair share
+    return sizes | {step.key: step.sizes[at] for step, at in zip(ladders, found, strict=True)}
 
 
 def _fair(claims: Sequence[Claim], units: int) -> dict[str, int]:
@@ -111,8 +108,7 @@ def _fair(claims: Sequence[Claim], units: int) -> dict[str, int]:
     queue: list[FairStep] = []
     for claim in claims:
         if sizes[claim.key]:
-            at = bisect_right(claim.sizes, sizes[claim.key])
-            _push_fair(queue, claim, at)
+            _push_fair(queue, claim, bisect_right(claim.sizes, sizes[claim.key]))
     while queue:
         _, _, key, at, claim = heapq.heappop(queue)
         needs = (claim.sizes[at] - sizes[key]) * claim.per_replica
@@ -130,9 +126,8 @@ FairStep = tuple[float, bool, str, int, Claim]
 
 def _push_fair(queue: list[FairStep], claim: Claim, at: int) -> None:
     if at < len(claim.sizes):
-        size = claim.sizes[at]
-        level = size * claim.per_replica / claim.weight
-        heapq.heappush(queue, (level, size > claim.held, claim.key, at, claim))
+        level = claim.sizes[at] * claim.per_replica / claim.weight
+        heapq.heappush(queue, (level, claim.sizes[at] > claim.held, claim.key, at, claim))
 
 
 def _minimums(claims: Sequence[Claim], units: int) -> tuple[dict[str, int], int]:
@@ -159,9 +154,6 @@ def _valid_floor(claim: Claim) -> int:
     return next((size for size in claim.sizes if size >= claim.floor), claim.sizes[-1])
 
 
-# ---------------------------------------------------------------- value
-
-
 @dataclass(slots=True)
 class _Ladder:
     """The sizes of one claim, from 0, and what each is worth. `least`, `held`: positions in
@@ -180,42 +172,36 @@ class _Ladder:
         """Accelerators between two positions."""
         return (self.sizes[after] - self.sizes[before]) * self.per
 
+    def rise(self, before: int, after: int) -> float:
+        """Value a second that a change brings once its pause is over."""
+        return self.values[after] - self.values[before]
+
     def gain(self, before: int, after: int, horizon_s: float) -> float:
-        """Value a second that a change brings, less its pause spread over the time it will last.
+        """The same, less its pause spread over the time that it will last.
         Starting costs nothing extra: whoever starts pauses sooner or later."""
-        values = self.values
-        if before == 0 or before == after:
-            return values[after] - values[before]
-        value = values[after]
+        if before == 0:
+            return self.rise(before, after)
+        value = self.values[after]
         lasts = min(horizon_s, self.work / value) if value > 0 else horizon_s
         lost = min(1.0, self.pause_s / lasts) if lasts > 0 else 1.0
-        return value - values[before] - RESIZE_MARGIN * lost * (value or values[before])
+        return self.rise(before, after) - RESIZE_MARGIN * lost * (value or self.values[before])
 
 
-def _ladder(
-    claim: Claim, reference: int, worth: float, known: bool, seconds: float | None = None
-) -> _Ladder:
-    """Values: `worth` times the speed-up over `reference` replicas. `seconds`: remaining at the
-    reference, if that was reckoned already."""
+def _ladder(claim: Claim, reference: int, worth: float, power: float = 1.0) -> _Ladder:
+    """Values: `worth` times the speed-up over `reference` replicas, to a power."""
     floor = _valid_floor(claim)
     sizes = [0, *_thinned(claim, floor)]
     base = claim.rate(reference)
     speeds = [claim.rate(size) / base if base > 0 else 0.0 for size in sizes[1:]]
-    if not known:
-        speeds = [speed**UNKNOWN_POWER / UNKNOWN_POWER for speed in speeds]
-        work = math.inf
-    else:
-        left = seconds if seconds is not None else (claim.remaining or 0.0) / (base or 1.0)
-        work = left * worth
     return _Ladder(
         key=claim.key,
         per=claim.per_replica,
         sizes=sizes,
-        values=[0.0, *(worth * speed for speed in speeds)],
+        values=[0.0, *(worth * speed**power / power for speed in speeds)],
         least=sizes.index(floor),
         held=bisect_right(sizes, claim.held) - 1,
         pause_s=claim.pause_s,
-        work=work,
+        work=_left(claim, reference) * worth,
     )
 
 
@@ -238,19 +224,17 @@ def _by_completion(claims: Sequence[Claim], units: int) -> list[_Ladder]:
     if not claims:
         return []
     equal = units / len(claims)
-    references = [_nearest(claim, equal) for claim in claims]
-    seconds = np.array(
-        [_seconds(claim, n, equal) for claim, n in zip(claims, references, strict=True)]
-    )
+    pairs = [(claim, _nearest(claim, equal)) for claim in claims]
+    seconds = np.array([_guess(c, equal) if c.remaining is None else _left(c, n) for c, n in pairs])
     ranked = np.sort(seconds)
     below = np.searchsorted(ranked, seconds, side="left")
     upto = np.searchsorted(ranked, seconds, side="right")
     # at least as long: all the longer ones and half of those that are equal, itself included
     waiting = len(claims) - (below + upto - 1) / 2
     return [
-        _ladder(claim, n, claim.weight * float(many), claim.remaining is not None, float(left))
-        for claim, n, many, left in zip(claims, references, waiting, seconds, strict=True)
-        if not claim.frozen
+        _ladder(c, n, c.weight * many, UNKNOWN_POWER if c.remaining is None else 1.0)
+        for (c, n), many in zip(pairs, waiting.tolist(), strict=True)
+        if not c.frozen
     ]
 
 
@@ -260,16 +244,18 @@ def _nearest(claim: Claim, equal: float) -> int:
     return claim.sizes[max(0, bisect_right(claim.sizes, wanted) - 1)]
 
 
-def _seconds(claim: Claim, reference: int, equal: float) -> float:
-    """Seconds until the claim is done with an equal share, known or guessed."""
-    if claim.remaining is not None:
-        rate = claim.rate(reference)
-        return max(0.0, claim.remaining) / rate if rate > 0 else math.inf
+def _left(claim: Claim, reference: int) -> float:
+    """Seconds until completion at `reference` replicas; infinite if unknown."""
+    rate = claim.rate(reference)
+    if claim.remaining is None or rate <= 0:
+        return math.inf
+    return max(0.0, claim.remaining) / rate
+
+
+def _guess(claim: Claim, equal: float) -> float:
+    """Seconds that unknown work is taken for, with an equal share."""
     level = math.log(1 + max(0.0, claim.attained) / UNKNOWN_SERVICE, UNKNOWN_LEVEL)
     return UNKNOWN_SERVICE * UNKNOWN_LEVEL ** math.floor(level + _NOISE) / max(equal, 1.0)
-
-
-# ---------------------------------------------------------------- ideal
 
 
 def _ideal(ladders: Sequence[_Ladder], units: int) -> list[int]:
@@ -283,8 +269,7 @@ def _ideal(ladders: Sequence[_Ladder], units: int) -> list[int]:
         hull, ladder = hulls[i], ladders[i]
         if step < len(hull):
             before, after = hull[step - 1], hull[step]
-            rise = ladder.values[after] - ladder.values[before]
-            slope = rise / ladder.units(before, after)
+            slope = ladder.rise(before, after) / ladder.units(before, after)
             # equal slopes: the smaller one first, then by key (ladders are in their order)
             heapq.heappush(queue, (-slope, ladder.sizes[before] * ladder.per, i, step))
 
@@ -297,7 +282,7 @@ def _ideal(ladders: Sequence[_Ladder], units: int) -> list[int]:
         if ladder.units(before, after) <= left:
             push(i, step + 1)
         else:
-            after = _fitting(ladder, before, after, left)
+            after = _fitting(ladder, before, after, left, ladder.rise)
         left -= ladder.units(before, after)
         places[i] = after
     return places
@@ -331,18 +316,18 @@ def _hull(ladder: _Ladder, start: int) -> list[int]:
     return hull
 
 
-def _fitting(ladder: _Ladder, before: int, after: int, left: int) -> int:
-    """The most valuable position up to `after` that needs at most `left` accelerators."""
-    best = before
+def _fitting(
+    ladder: _Ladder, before: int, after: int, left: int, brings: Callable[[int, int], float]
+) -> int:
+    """The position up to `after` that brings most and needs at most `left` accelerators."""
+    best, most = before, 0.0
     for at in range(before + 1, after + 1):
         if ladder.units(before, at) > left:
             break
-        if ladder.values[at] > ladder.values[best] * (1 + _NOISE):
-            best = at
+        value = brings(before, at)
+        if value > most * (1 + _NOISE):
+            best, most = at, value
     return best
-
-
-# ---------------------------------------------------------------- from what is held to the ideal
 
 
 def _settle(
@@ -358,8 +343,11 @@ def _settle(
         if to > places[i] and places[i] < ladder.least:
             left -= ladder.units(places[i], to)
             places[i] = to
-    if left < 0:
-        left = _shrink(steps, places, left, horizon_s)
+    for _, i in _donors(steps, places, horizon_s):
+        if left >= 0:
+            break
+        left += steps[i][0].units(ideal[i], places[i])
+        places[i] = ideal[i]
     while True:
         before = list(places)
         left = _improve(steps, places, left, horizon_s)
@@ -372,25 +360,11 @@ def _donors(
 ) -> list[tuple[float, int]]:
     """(value lost for each accelerator, which) of those that hold more than their ideal; the
     cheapest first."""
-    found = []
-    for i, (ladder, to) in enumerate(steps):
-        if to < places[i]:
-            loss = -ladder.gain(places[i], to, horizon_s)
-            found.append((loss / ladder.units(to, places[i]), i))
-    return sorted(found)
-
-
-def _shrink(
-    steps: Sequence[tuple[_Ladder, int]], places: list[int], left: int, horizon_s: float
-) -> int:
-    """Takes what is missing, whether it pays or not. The accelerators left."""
-    for _, i in _donors(steps, places, horizon_s):
-        if left >= 0:
-            break
-        ladder, to = steps[i]
-        left += ladder.units(to, places[i])
-        places[i] = to
-    return left
+    return sorted(
+        (-ladder.gain(places[i], to, horizon_s) / ladder.units(to, places[i]), i)
+        for i, (ladder, to) in enumerate(steps)
+        if to < places[i]
+    )
 
 
 def _improve(
@@ -420,19 +394,7 @@ def _improve(
                 places[donor] = steps[donor][1]
             left, used, places[i] = found - needs, taken, to
         elif left > 0:
-            at = _growing(ladder, places[i], to, left, horizon_s)
+            at = _fitting(ladder, places[i], to, left, partial(ladder.gain, horizon_s=horizon_s))
             left -= ladder.units(places[i], at)
             places[i] = at
     return left
-
-
-def _growing(ladder: _Ladder, before: int, after: int, left: int, horizon_s: float) -> int:
-    """The position up to `after` that gains most and needs at most `left` accelerators."""
-    best, most = before, 0.0
-    for at in range(before + 1, after + 1):
-        if ladder.units(before, at) > left:
-            break
-        gain = ladder.gain(before, at, horizon_s)
-        if gain > most * (1 + _NOISE):
-            best, most = at, gain
-    return best

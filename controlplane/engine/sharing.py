@@ -24,6 +24,10 @@ from controlplane.engine.types import Objective
 
 Ideals = dict[int, int]
 
+#: a step must add this part of what its accelerators would if throughput grew with them: just
+#: above what noise can look like on a flat curve (curves.LEAST_SLOPE)
+LEAST_EFFICIENCY = 0.06
+
 _NO_QUEUE = QueuePolicy(name="")
 
 
@@ -52,6 +56,7 @@ class Memo:
 
     def __init__(self) -> None:
         self._curves: dict[str, tuple[object, object, Curve]] = {}
+        self._useful: dict[str, tuple[Curve, tuple[int, ...], tuple[int, ...]]] = {}
         self._claims: dict[str, tuple[tuple[object, ...], Claim]] = {}
         self._shares: dict[tuple[object, ...], tuple[object, dict[str, int]]] = {}
 
@@ -66,6 +71,23 @@ class Memo:
         self._curves[job.name] = (measured, deviation, curve)
         return curve
 
+    def useful(self, job: Job) -> tuple[int, ...]:
+        """Valid sizes that bring something over every smaller one: with throughput that falls from
+        4 to 5 replicas and rises again at 8, that is 4 and 8."""
+        curve = self.curve(job)
+        known = self._useful.get(job.name)
+        if known is not None and known[0] is curve and known[1] == job.sizes:
+            return known[2]
+        best = job.minimum
+        found = [best]
+        for size in job.sizes[1:]:
+            gain = curve.rate(size) / curve.rate(best) - 1
+            if gain >= LEAST_EFFICIENCY * (size / best - 1):
+                found.append(size)
+                best = size
+        self._useful[job.name] = (curve, job.sizes, tuple(found))
+        return tuple(found)
+
     def claim(self, job: Job, held: int, timed: bool) -> Claim:
         """A job's claim. `timed`: what it has left to do counts."""
         report = job.report if timed else None
@@ -75,9 +97,10 @@ class Memo:
         known = self._claims.get(job.name)
         if known is not None and known[0] == of:
             return known[1]
+        useful = self.useful(job)
         claim = Claim(
             key=job.name,
-            sizes=job.sizes,
+            sizes=useful if held in (0, *useful) else tuple(sorted({*useful, held})),
             held=held,
             per_replica=job.accelerators[1],
             weight=job.workload.weight,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 from controlplane.engine.forecasts import kept_free
@@ -15,9 +16,6 @@ from controlplane.engine.sharing import Memo
 
 #: a growth must pay for its pause within this time, or within the cooldown if that is longer
 PAYBACK_S = 600.0
-#: a step must add this part of what its accelerators would if throughput grew with them: just
-#: above what noise can look like on a flat curve (curves.LEAST_SLOPE)
-LEAST_EFFICIENCY = 0.06
 #: more than any cluster holds
 MOST_PODS = 1 << 40
 
@@ -47,7 +45,7 @@ class Steps:
     def refused(self, job: Job, size: int, base: int) -> Reason | None:
         """Why a step from `base` to `size` isn't wanted, whatever places there are: no gain, no
         quota."""
-        if base >= job.minimum and self._efficiency(job, base, size) < LEAST_EFFICIENCY:
+        if base >= job.minimum and size not in self.memo.useful(job):
             return gain_too_small(job, size, self.gain(job, base, size))
         for resource, each in job.replicas.amounts:
             available = self.quota.available(job.workload.queue, resource)
@@ -73,9 +71,11 @@ class Steps:
         job.target = size
         return None
 
-    def _efficiency(self, job: Job, base: int, size: int) -> float:
-        curve = self.memo.curve(job)
-        return (curve.rate(size) / curve.rate(base) - 1) / (size / base - 1)
+    def next_useful(self, job: Job) -> int | None:
+        """The next valid size above the target that brings something."""
+        useful = self.memo.useful(job)
+        at = bisect_right(useful, job.target)
+        return useful[at] if at < len(useful) else None
 
     def gain(self, job: Job, before: int, size: int) -> float:
         """Relative gain in samples from growing to `size`, its measured pause paid for: over the
