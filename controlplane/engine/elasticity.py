@@ -212,17 +212,24 @@ class Growth:
 
     def _leftover(self, job: Job) -> None:
         """Whole steps into places that nobody has a better claim to."""
-        while (size := self.steps.next_useful(job)) is not None:
+        why, size = None, self.steps.next_useful(job)
+        while size is not None:
             why = self.steps.refused(job, size, job.target)
-            if why is None:
-                why = self.steps.place(job, size, job.target)
+            why = why or self.steps.place(job, size, job.target)
             if why is not None:
-                if job.changed:
-                    job.rejected.append(Rejection(f"{size} replicas", why))
-                else:
-                    job.reason = job.reason or why
-                return
+                break
             job.reason = because(ReasonCode.GROWS, from_=job.workload.granted, to=size)
+            size = self.steps.next_useful(job)
+        else:
+            size = job.next_size()
+            if size is not None:
+                why = gain_too_small(job, size, self.steps.gain(job, job.target, size))
+        if why is None:
+            return
+        if job.changed:
+            job.rejected.append(Rejection(f"{size} replicas", why))
+        else:
+            job.reason = job.reason or why
 
 
 def _takes_part(job: Job) -> bool:
