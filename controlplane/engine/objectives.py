@@ -3,8 +3,7 @@
 Pure functions of their arguments; equal arguments give equal outcomes, and an outcome that is
 planned again (with `held` set to it) is kept.
 
-- `fair_share`: weighted max-min (water filling) over the valid sizes; what is held only breaks
-  ties.
+- `fair_share`: weighted max-min (water filling) over valid sizes; what is held only breaks ties.
 - `completion_time`: the least mean time to completion. Accelerators go where they add the most
   `value`: a claim's speed-up over an equal share, times the number of claims whose remaining time
   is at least its own. That number is what a second of a claim's remaining work costs all of them
