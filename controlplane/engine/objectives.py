@@ -30,14 +30,14 @@ import numpy as np
 from controlplane.engine.types import Objective
 
 # Found on the public workloads of Pollux (OSDI 2021), fixed batch sizes, at four loads; the mean
-# completion time is flat around each of them (within 3 % from half to twice the value).
+# completion time over the loads is flat around each (within 3 % from half to twice; but 7 % worse
+# with UNKNOWN_POWER 1).
 #: a resize has to bring so many times what its pause costs: gains are estimates, and others follow
 RESIZE_MARGIN = 2.0
 #: unknown remaining work is taken for the service attained so far plus this, in accelerator-seconds
 #: (four accelerator-hours: about the whole service of a mean job there)...
 UNKNOWN_SERVICE = 14_400.0
-#: ...in levels of this ratio, so that two claims don't take turns (the discrete queues of least
-#: attained service in Tiresias, NSDI 2019)
+#: ...in levels of this ratio, so that claims don't take turns (queues of Tiresias, NSDI 2019)
 UNKNOWN_LEVEL = 4.0
 #: speed-ups of unknown work count to this power: nobody knows who ends first, so all get some
 UNKNOWN_POWER = 0.7
