@@ -16,8 +16,8 @@ from pathlib import Path
 
 from controlplane.simulator.tables import StepTimes
 
-#: ratio between the batch sizes that `best_batch` tries; 1.02 would raise rates by up to 2 % (most of the
-#: applications of Pollux), 3 % (deepspeech2) and 6 % (yolov3)
+#: ratio between the batch sizes that `best_batch` tries; 1.02 would raise the rates of Pollux's
+#: applications by at most 2 %, but deepspeech2's by 3 % and yolov3's by 6 %
 BATCH_RATIO = 1.1
 
 
