@@ -24,6 +24,7 @@ from controlplane.engine.nodes_health import avoided
 from controlplane.engine.placement import Capacity, shape_of
 from controlplane.engine.policy import ElasticityPolicy, PolicySet, valid_sizes
 from controlplane.engine.queues import CohortPolicy, QueuePolicy, Quota
+from controlplane.engine.reasons import ReasonCode
 from controlplane.engine.snapshot import (
     ClusterSnapshot,
     DemandHistory,
@@ -131,7 +132,7 @@ def clusters(draw: Callable[[st.SearchStrategy[int]], int], *, calm: bool = Fals
     are drawn apart, so that a counterexample shrinks to few nodes and jobs.
     """
     seed = draw(st.integers(0, 2**32 - 1))
-    nodes, jobs = draw(st.integers(1, 8)), draw(st.integers(1, 5))
+    nodes, jobs = draw(st.integers(1, 12)), draw(st.integers(1, 6))
     case = cluster_of(seed, nodes, jobs, draw(st.integers(0, 3)), calm)
     note(repr(case))
     return case
@@ -171,8 +172,8 @@ def cluster_of(seed: int, nodes: int, jobs: int, pending: int, calm: bool) -> Ca
 
 
 def _node(dice: Dice, i: int) -> Node:
-    kind = dice.often("main", "spot", "amd")
-    labels = {RACK: f"r{i % 2}"} if dice.often(True, False) else {}
+    kind = dice.often("main", "main", "spot", "amd")
+    labels = {RACK: f"r{i % 3}"} if dice.often(True, True, False) else {}
     fields: dict[str, Any] = {"pool": kind, "labels": labels}
     if kind == "amd":
         amounts = {AMD: 4, "cpu": 64_000, "memory": 2**40}
@@ -208,7 +209,7 @@ def _policy(dice: Dice, name: str) -> ElasticityPolicy:
         scaling_timeout=dice.often(0.0, 20.0),
         cooldown=dice.often(0.0, 30.0),
         scale_up_snooze=dice.often(0.0, 20.0),
-        fault_scale_down_timeout=dice.often(30.0, 0.0),
+        fault_scale_down_timeout=dice.pick(30.0, 60.0),
         min_gain=dice.often(0.0, 0.05),
         restart_budget=dice.often(None, 3),
     )
@@ -220,7 +221,7 @@ def _job(dice: Dice, i: int, policy: ElasticityPolicy) -> Workload:
         f"job-{i}",
         policy=policy.name if elastic else None,
         granted=dice.pick(*valid_sizes(policy)),
-        suspended=elastic and dice.often(False, True),
+        suspended=elastic and dice.often(False, False, True),
         finished=dice.rarely() and dice.rarely(),
         priority=dice.often(100, 50, 200),
         priority_class=dice.often(*CLASSES),
@@ -272,7 +273,7 @@ def _placed(
 
 def new_pod(job: Workload, index: int, number: int, node: str | None, born: float = 0.0) -> Pod:
     """A pod of a replica, as its controller makes it: bound and ready where a node is given."""
-    suffix = "" if job.victims is VictimChoice.HIGHEST_INDEX else f"-{int(born)}"
+    suffix = f"-{born:.0f}" if born else ""
     return make_pod(
         f"{job.key.name}-{index}-{number}{suffix}",
         node=node,
@@ -363,21 +364,27 @@ def _quota(dice: Dice) -> Quota:
 
 
 def carried_out(snapshot: ClusterSnapshot, policies: PolicySet, made: Plan) -> ClusterSnapshot:
-    """The snapshot one cycle later: commands are written and done, what was under way is done,
-    controllers have made the pods that are granted, the scheduler has bound what fits, and the
-    record holds what the plan says of the past."""
+    """The snapshot one cycle later. Commands are written, and what was under way is done. Victims
+    are leaving, and have left another cycle later. Controllers have made the pods that are granted,
+    and the scheduler has bound what fits into places that were free when it was planned: replicas,
+    and of other pods as many as the plan gave places. The record holds what the plan says of the
+    past."""
     done = {f.workload: f.to_replicas for f in snapshot.in_flight}
     commands = {c.workload: c for c in made.commands}
     workloads = tuple(_written(w, commands.get(w.key), done) for w in snapshot.workloads)
     gone = {name for c in made.commands for name in c.victims}
-    pods = [p for p in snapshot.pods if p.name not in gone and not p.deleting]
-    pods = [p for w in workloads for p in _kept(w, pods)] + [
-        p for p in pods if p.workload not in {w.key for w in workloads}
+    before = [p for p in snapshot.pods if not p.deleting]
+    kept = {p.name for w in workloads for p in _kept(w, before) if p.name not in gone}
+    keys = {w.key for w in workloads}
+    pods = [
+        p if p.name in kept or p.workload not in keys else _leaving(p)
+        for p in before
+        if p.name in kept or p.workload not in keys or p.node is not None
     ]
     after = dataclasses.replace(
         snapshot,
         workloads=workloads,
-        pods=_bound(snapshot, policies, workloads, pods, made.now),
+        pods=_bound(snapshot, policies, workloads, pods, made),
         in_flight=(),
         history=_histories(snapshot, made),
         demand_history=_demand_histories(made),
@@ -395,6 +402,10 @@ def _written(job: Workload, command: Command | None, done: dict[Any, int]) -> Wo
     if command and command.kind is CommandKind.RESIZE:
         return dataclasses.replace(job, granted=to)
     return dataclasses.replace(job, granted=to, suspended=False)
+
+
+def _leaving(pod: Pod) -> Pod:
+    return dataclasses.replace(pod, deleting=True, ready=False)
 
 
 def _kept(job: Workload, pods: list[Pod]) -> list[Pod]:
@@ -420,24 +431,39 @@ def _bound(
     policies: PolicySet,
     workloads: tuple[Workload, ...],
     pods: list[Pod],
-    now: float,
+    made: Plan,
 ) -> tuple[Pod, ...]:
-    """What the scheduler does: by priority; replicas before other pods, the oldest first. Pods of
-    one job are placed in one topology domain where that is required."""
-    closed = avoided(snapshot.nodes, snapshot.node_history, policies.cluster, now)
-    room = Capacity(snapshot.nodes, pods, closed=closed)
+    """What the scheduler does: by priority; replicas before other pods, first those that have to
+    lie in one topology domain, then the oldest."""
+    closed = avoided(snapshot.nodes, snapshot.node_history, policies.cluster, made.now)
+    given = {
+        d.workload_or_pod: d.reason.numbers.get("placed", d.pods)
+        for d in made.pending
+        if d.reason.code is not ReasonCode.BIND_BACK_OFF
+    }
+    left = [p for p in snapshot.pods if p.deleting]
+    room = Capacity(snapshot.nodes, [*pods, *left], closed=closed)
     jobs = {w.key: w for w in workloads}
     for job in workloads:
-        pods.extend(_made(job, pods, now))
-    waiting = [p for p in pods if p.node is None and p.phase is PodPhase.PENDING]
+        pods.extend(_made(job, pods, made.now))
+    waiting = [p for p in pods if p.node is None]
+    gangs = {w.key for w in workloads if w.shape.topology_required}
     order = sorted(
-        waiting, key=lambda p: (-p.priority, p.workload not in jobs, p.created_at, p.name)
-    )
+        waiting,
+        key=lambda p: (
+            -p.priority, p.workload not in jobs, p.workload not in gangs, p.created_at, p.name,
+        ),
+    )  # fmt: skip
     places: dict[str, str] = {}
     for pod in order:
         if pod.name in places:
             continue
         job = jobs.get(pod.workload) if pod.workload else None
+        if job is None:
+            places_left = int(given.get(str(pod.workload), 0))
+            if places_left <= 0:
+                continue
+            given[str(pod.workload)] = places_left - 1
         gang = [p for p in order if p.workload == pod.workload] if job else [pod]
         places.update(_places(snapshot, job, gang, pods, room))
     return tuple(
@@ -483,7 +509,8 @@ def _made(job: Workload, pods: list[Pod], now: float) -> list[Pod]:
     """The pods that a job's controller makes: those of every replica up to its size."""
     if job.suspended or job.finished:
         return []
-    there = Counter(p.replica_index for p in pods if p.workload == job.key)
+    mine = [p for p in pods if p.workload == job.key and not p.deleting]
+    there = Counter(p.replica_index for p in mine)
     indexes = list(range(job.granted))
     if job.victims is VictimChoice.NAMED:
         free = [i for i in range(job.granted + len(there)) if i not in there]

@@ -10,6 +10,7 @@ import string
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +33,16 @@ from controlplane.engine.topology import Within
 from controlplane.engine.types import Objective, ReclaimPolicy, VictimChoice
 from controlplane.engine.validation import still_valid
 from tests.builders import GPU, NOW, make_node, make_pod
-from tests.random_clusters import CLASSES, CYCLE_S, Case, carried_out, clusters, part, within_of
+from tests.random_clusters import (
+    CLASSES,
+    CYCLE_S,
+    Case,
+    carried_out,
+    cluster_of,
+    clusters,
+    part,
+    within_of,
+)
 
 #: time-outs of random policies are over by then
 SETTLED = 40
@@ -56,15 +66,14 @@ def added(job: Workload, command: Command) -> int:
 @given(clusters())
 def test_every_command_keeps_the_rules(case: Case) -> None:
     """One a job; valid sizes or none at all, never between 0 and the minimum; for the object that
-    was observed; named victims are pods of the job; still valid on the snapshot that it is from
-    (a growth once the shrinks of the same plan are written, which may give up what is missing)."""
+    was observed; named victims are pods of the job; still valid once the others of its plan are
+    written (a shrink may give up what is missing, a growth takes what another shape could use)."""
     snapshot, policies = case
     made = plan(snapshot, policies, NOW)
     jobs = jobs_of(snapshot)
     assert [d.workload for d in made.decisions] == sorted(jobs)
     assert len({c.workload for c in made.commands}) == len(made.commands)
     desired = {d.workload: d.desired for d in made.decisions}
-    shrunk = written(snapshot, [c for c in made.commands if c.to_replicas < c.from_replicas])
     for command in made.commands:
         job = jobs[command.workload]
         suspends = command.kind is CommandKind.SUSPEND
@@ -73,8 +82,8 @@ def test_every_command_keeps_the_rules(case: Case) -> None:
         assert command.to_replicas == desired[command.workload]
         assert (command.uid, command.precondition) == (job.uid, job.resource_version)
         assert set(command.victims) <= {p.name for p in snapshot.pods if p.workload == job.key}
-        shrinks = command.to_replicas < command.from_replicas
-        assert still_valid(command, snapshot if shrinks else shrunk, NOW) is None
+        others = [c for c in made.commands if c is not command]
+        assert still_valid(command, written(snapshot, others), NOW) is None
 
 
 def written(snapshot: ClusterSnapshot, commands: Iterable[Command]) -> ClusterSnapshot:
@@ -179,7 +188,11 @@ def test_all_that_starts_grows_or_fits_can_be_placed_at_once(case: Case) -> None
     ]
     closed = avoided(snapshot.nodes, snapshot.node_history, policies.cluster, NOW)
     orders = (grown, grown[::-1], sorted(grown, key=lambda one: one[0].requests, reverse=True))
-    assert any(_all_placed(Capacity.of(snapshot, closed), [*served, *order]) for order in orders)
+    assert any(
+        _all_placed(Capacity.of(snapshot, closed), [*served, *order], together)
+        for order in orders
+        for together in (True, False)
+    )
 
 
 Wanted = tuple[PodShape, int, Within | None]
@@ -196,9 +209,10 @@ def _wanted(
     return shape_of(next(p for p in waiting if p.requests == requests)), pods, None
 
 
-def _all_placed(room: Capacity, wanted: Iterable[Wanted]) -> bool:
+def _all_placed(room: Capacity, wanted: Iterable[Wanted], together: bool) -> bool:
+    """Whether all find places, each job's pods together or one by one."""
     return all(
-        room.take_now(shape, pods, within) is not None
+        (together and room.take_now(shape, pods, within) is not None)
         or all(room.take_now(shape, 1, within) is not None for _ in range(pods))
         for shape, pods, within in wanted
     )
@@ -339,7 +353,10 @@ def _gone(snapshot: ClusterSnapshot, sizes: Mapping[object, int]) -> set[str]:
 @given(clusters())
 def test_a_cluster_that_nothing_happens_to_comes_to_rest_and_stays_there(case: Case) -> None:
     """Every command is carried out, and after 40 cycles of 10 s nothing is commanded for 50."""
-    snapshot, policies = case
+    _comes_to_rest(case.snapshot, case.policies)
+
+
+def _comes_to_rest(snapshot: ClusterSnapshot, policies: PolicySet) -> None:
     now = NOW
     for cycle in range(SETTLED + CYCLES):
         made = plan(snapshot, policies, now)
@@ -349,24 +366,68 @@ def test_a_cluster_that_nothing_happens_to_comes_to_rest_and_stays_there(case: C
         now += CYCLE_S
 
 
-@part(0.05)
-@given(clusters(calm=True))
-def test_no_job_goes_up_and_down(case: Case) -> None:
-    """Without damping. With it, a job may get for a while what an equal that waits for its time
-    has a better claim to: a growth that waits reserves nothing."""
-    snapshot, policies = case
-    policies = undamped(policies)
-    turns: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+#: clusters in which jobs went up and down for ever: what made them do so is in the comments
+FLAPPED = {
+    "a taker loses its claim while the giver's pods terminate": (408115531, 2, 3, 3, True),
+    "the same, and the giver falls by five": (1040382825, 6, 3, 0, True),
+    "the same with a reserve": (4281470618, 3, 5, 1, True),
+    "a place that is too little once the reserve is off": (877796481, 11, 4, 1, True),
+    "a part of what a gang needs is freed, and taken back": (213273, 4, 5, 1, True),
+    "the same with spares": (2216146014, 6, 4, 3, True),
+    "a whole job that the disruption ratio never lets go": (2190894, 6, 2, 1, False),
+    "suspended for a share that nobody takes": (1074550116, 4, 5, 0, True),
+}
+
+
+#: of these, damped: what is terminating isn't counted among what is shared
+FLAPS = tuple(FLAPPED)[:3]
+
+
+@pytest.mark.parametrize("damped", [True, False])
+@pytest.mark.parametrize("name", FLAPPED)
+def test_what_flapped_once_comes_to_rest(
+    name: str, damped: bool, request: pytest.FixtureRequest
+) -> None:
+    if damped and name in FLAPS:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="flaps still"))
+    case = cluster_of(*FLAPPED[name])
+    _comes_to_rest(case.snapshot, case.policies if damped else undamped(case.policies))
+
+
+FOR_SHARE = (ReasonCode.SHRINKS_FOR_SHARE, ReasonCode.SUSPENDED_FOR_SHARE)
+
+
+@part(0.1)
+@given(clusters(calm=True), st.booleans())
+def test_what_a_job_gives_up_for_an_equal_stays_given_up(case: Case, damped: bool) -> None:
+    """Nor does a job without damping get what it has to give back; with damping it may, for a
+    while: a growth that waits for its time reserves nothing. Of jobs whose replicas are alike and
+    whose sizes have no gaps: a large step may free more than the taker uses."""
+    alike = only_alike(case.snapshot)
+    policies = without_gaps(case.policies if damped else undamped(case.policies))
+    for moves in moves_of(alike, policies).values():
+        codes = [code for *_, code in moves]
+        for at, code in enumerate(codes):
+            if code in FOR_SHARE:
+                assert all(later in FOR_SHARE for later in codes[at:]), moves
+                assert damped or at == 0 or codes[at - 1] in FOR_SHARE, moves
+
+
+Moves = dict[str, list[tuple[int, int, ReasonCode]]]
+
+
+def moves_of(snapshot: ClusterSnapshot, policies: PolicySet) -> Moves:
+    """Every job's (from, to, reason) within 16 cycles."""
+    found: Moves = defaultdict(list)
     now = NOW
-    for _ in range(12):
+    for _ in range(16):
         made = plan(snapshot, policies, now)
         for command in made.commands:
             before = 0 if command.kind is CommandKind.ADMIT else command.from_replicas
-            turns[str(command.workload)].append((before, command.to_replicas, command.reason.code))
+            found[str(command.workload)].append((before, command.to_replicas, command.reason.code))
         snapshot = carried_out(snapshot, policies, made)
         now += CYCLE_S
-    for moves in turns.values():
-        assert len({after > before for before, after, _ in moves}) == 1, moves
+    return found
 
 
 def undamped(policies: PolicySet) -> PolicySet:
