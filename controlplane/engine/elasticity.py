@@ -29,6 +29,8 @@ class Growth:
     def __init__(self, steps: Steps, now: float) -> None:
         self.steps, self._now = steps, now
         self._due: list[float] = []
+        #: resources that jobs of a higher priority would take more of
+        self._hungry: set[str] = set()
 
     @property
     def wake(self) -> float | None:
@@ -38,7 +40,8 @@ class Growth:
     def grow(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> None:
         """`waiting`: jobs that found no places for their minimum, and take part with it."""
         taking = [job for job in jobs if _takes_part(job)]
-        for group in groups([*taking, *waiting], waiting):
+        coming = [job for job in jobs if _starts(job)]
+        for group in groups([*taking, *waiting, *coming], waiting, coming):
             self._group(group)
 
     # -- one group ---------------------------------------------------------------------------
@@ -54,19 +57,23 @@ class Growth:
         frozen: set[int] = set()
         capped: set[int] = set()
         for job in group.jobs:
-            if id(job) not in group.waiting:
+            if id(job) not in group.waiting | group.coming:
                 self._damp(job, ideals[id(job)], frozen, capped)
-        ready = [job for job in group.jobs if id(job) not in frozen | capped]
+        ready = [job for job in group.jobs if id(job) not in frozen | capped | group.coming]
         while True:
             shares = sharing.ideals(frozen, capped)
-            poor = [job for job in ready if not self._worthwhile(group, job, shares[id(job)])]
-            if not poor:
+            poor = {id(j) for j in ready if not self._worthwhile(group, j, shares[id(j)])}
+            early = {id(j) for j in ready if self._too_early(group, j, shares[id(j)])}
+            if not poor | early:
                 break
-            frozen |= {id(job) for job in poor}
-            ready = [job for job in ready if id(job) not in frozen]
+            frozen |= poor
+            capped |= early - poor
+            ready = [job for job in ready if id(job) not in frozen | capped]
         for job in group.jobs:
             job.share = shares[id(job)]
         self._move(group, ready, frozen)
+        if any(self.steps.next_useful(job) is not None for job in ready):
+            self._hungry.add(group.resource)
         for job in group.jobs:
             job.reason = job.reason or self._why_no_more(group, job)
 
@@ -87,6 +94,8 @@ class Growth:
         why: dict[tuple[object, ...], Reason] = {}
         for job in group.jobs:
             job.share = ideals[id(job)]
+            if id(job) not in group.waiting and self.steps.next_useful(job) is not None:
+                self._hungry.add(group.resource)
             if job.reason is None:
                 at = (id(job) in group.waiting, job.shape, job.target, job.sizes, job.within)
                 if at not in why:
@@ -126,7 +135,7 @@ class Growth:
         """Which jobs keep what they have for now, and which may give and not take. Notes since
         when there has been room for the next step, free or with equals above their share."""
         size = self.steps.next_useful(job)
-        if size is not None and (ideal >= size or self.steps.fits(job, size - job.target)):
+        if size is not None and (ideal >= size or self._may_grow(job, size - job.target)):
             since = job.history.growth_wanted_since
             job.growth_wanted_since = self._now if since is None else since
             rest = held_back(job, self._now)
@@ -141,24 +150,46 @@ class Growth:
         if until is not None and (job.growth_wanted_since is not None or ideal < job.target):
             self._due.append(until)
 
+    def _may_grow(self, job: Job, more: int) -> bool:
+        """Whether there is room for more replicas, or will be once what leaves has left."""
+        return self.steps.fits(job, more) or self.steps.fits_later(job, more)
+
+    def _too_early(self, group: Group, job: Job, share: int) -> bool:
+        """Whether it would take more only now that others rest: its window begins now."""
+        if job.growth_wanted_since is not None or share <= group.held(job) or not group.held(job):
+            return False
+        since = job.history.growth_wanted_since
+        job.growth_wanted_since = self._now if since is None else since
+        rest = held_back(job, self._now)
+        if rest is None:
+            return False
+        job.reason, until = rest
+        if until is not None:
+            self._due.append(until)
+        return True
+
     # -- moving ------------------------------------------------------------------------------
 
     def _move(self, group: Group, ready: list[Job], frozen: set[int]) -> None:
         """Towards the shares: from free places, then from equals; then what is left over."""
-        givers = [job for job in group.jobs if id(job) not in frozen | group.waiting]
+        late = group.waiting | group.coming
+        givers = [job for job in group.jobs if id(job) not in frozen | late]
         transfers = Transfers(givers, self.steps.policies, self.steps.quota, self._objective(group))
         takers = [job for job in ready if (job.share or 0) > group.held(job)]
         for job in sorted(takers, key=lambda job: _place_in_line(group, job)):
             self._towards_share(group, job, transfers)
-        rest = [
-            job
-            for job in ready
-            if id(job) not in group.waiting and job.target >= job.workload.granted
-        ]
-        if self.steps.room(group.resource):
+        rest = [job for job in ready if id(job) not in late and job.target >= job.workload.granted]
+        promised = sum(
+            max(0, (job.share or 0) - job.target) * job.accelerators[1]
+            for job in group.jobs
+            if id(job) in group.coming
+        )
+        self.steps.hold(group.resource, promised)
+        if self.steps.room(group.resource) > 0:
             rest.sort(key=lambda job: _place_in_line(group, job))
         for job in rest:
             self._leftover(job)
+        self.steps.hold(group.resource, -promised)
 
     def _objective(self, group: Group) -> Objective:
         queue = self.steps.policies.queues.get(group.jobs[0].workload.queue)
@@ -185,12 +216,18 @@ class Growth:
             if why is None:
                 why = steps.no_room(job, size, base)
                 given = None
-                if why.code in PLACES_MISSING:
-                    given = transfers.for_(job, size, base, steps.capacity)
+                if why.code in PLACES_MISSING and not self._goes_elsewhere(group, job):
+                    debt = steps.debt(group.resource, (size - base) * job.accelerators[1])
+                    given = transfers.for_(job, size, base, steps.capacity, debt)
                 if given is not None:
                     job.reason = given
                     return
             job.reason = job.reason or why
+
+    def _goes_elsewhere(self, group: Group, job: Job) -> bool:
+        """Whether a higher priority would grow into what is freed for a running job; a start is
+        served before any growth."""
+        return group.resource in self._hungry and id(job) not in group.waiting
 
     def _on_the_way(self, group: Group, job: Job) -> list[int]:
         """Sizes between what a job has and its share; of one that waits, its minimum."""
@@ -230,6 +267,14 @@ class Growth:
             job.rejected.append(Rejection(f"{size} replicas", why))
         else:
             job.reason = job.reason or why
+
+
+def _starts(job: Job) -> bool:
+    """Whether it is being started, in this cycle or by a command under way."""
+    if not job.workload.suspended or not job.sizes or job.target < job.minimum:
+        return False
+    admitted = job.reason is not None and job.reason.code is ReasonCode.ADMITTED
+    return admitted or job.in_flight is not None
 
 
 def _takes_part(job: Job) -> bool:

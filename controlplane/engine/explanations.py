@@ -77,7 +77,7 @@ def waits(served: Served) -> bool:
     held_back = served.held_back
     if held_back is not None:
         return held_back.code is ReasonCode.WAITS_FOR_QUOTA
-    return served.lacking > 0
+    return served.lacking > 0 and not served.deferred
 
 
 def missing_of(served: Served, capacity: Capacity) -> Missing:

@@ -119,14 +119,17 @@ def _fair(claims: Sequence[Claim], units: int) -> dict[str, int]:
     return sizes
 
 
-#: level, whether it would be new to the claim (of equal levels, whoever has it keeps it), key
-FairStep = tuple[float, bool, str, int, Claim]
+#: level and what it needs, whether it would be new to the claim (of two that are equal in both,
+#: whoever has it keeps it), key
+FairStep = tuple[tuple[float, int], bool, str, int, Claim]
 
 
 def _push_fair(queue: list[FairStep], claim: Claim, at: int) -> None:
     if at < len(claim.sizes):
-        level = claim.sizes[at] * claim.per_replica / claim.weight
-        heapq.heappush(queue, (level, claim.sizes[at] > claim.held, claim.key, at, claim))
+        size = claim.sizes[at]
+        level = size * claim.per_replica / claim.weight
+        needs = (size - claim.sizes[at - 1]) * claim.per_replica
+        heapq.heappush(queue, ((level, needs), size > claim.held, claim.key, at, claim))
 
 
 def _minimums(claims: Sequence[Claim], units: int) -> tuple[dict[str, int], int]:

@@ -174,6 +174,9 @@ def missing_replicas(job: Job) -> tuple[int, int]:
 
 def units_left(demand: Demand) -> int:
     """Units that a demand still needs: a job's target may have fallen since it was listed."""
+    job = demand.job
+    if job is not None and job.target == 0 < job.workload.granted and not job.workload.suspended:
+        return 0  # it was preempted for somebody before it
     if demand.job is None or demand.kind is DemandKind.START:
         return demand.units
     return min(demand.units, missing_replicas(demand.job)[1 if demand.above_minimum else 0])

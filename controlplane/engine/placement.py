@@ -173,6 +173,11 @@ class Capacity:
         both = np.minimum(self._column(self._now, resource), self._column(self._later, resource))
         return int(np.maximum(both, 0)[self._usable].sum())
 
+    def free_later(self, resource: str) -> int:
+        """Accelerators that will be free on nodes that take new pods at all."""
+        later = self._column(self._later, resource)
+        return int(np.maximum(later, 0)[self._usable].sum())
+
     # -- marks -------------------------------------------------------------------------------
 
     def mark(self) -> int:

@@ -47,9 +47,12 @@ from controlplane.engine.serving import Served, Service, reserves_at
 from controlplane.engine.sharing import Memo
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
 from controlplane.engine.steps import Steps
+from controlplane.engine.types import Objective
 
 __all__ = ["Decision", "PendingDemand", "Plan", "Planner", "Rejection", "Reservation", "plan"]
 
+#: a start that found its places
+STARTED = (ReasonCode.ADMITTED, ReasonCode.GROWS_TO_MINIMUM)
 #: an observation older than this is no ground for a decision, seconds
 STALE_S = 30.0
 
@@ -132,6 +135,7 @@ class _Cycle:
         self, found: list[tuple[PendingDemand, Served]], explainer: Explainer, capacity: Capacity
     ) -> list[PendingDemand]:
         """The demands that wait, with what would unblock each."""
+        found = [(_turn(demand, one), one) for demand, one in found]
         served = [one for _, one in found]
         answers = explainer.remedies(served, self.jobs, capacity, self.closed)
         pending = []
@@ -222,6 +226,20 @@ def held_by_queue(jobs: Iterable[Job]) -> dict[str, dict[str, int]]:
         for resource, n in job.replicas.amounts:
             amounts[resource] = amounts.get(resource, 0) + job.target * n
     return held
+
+
+def _turn(demand: PendingDemand, served: Served) -> PendingDemand:
+    """What a start was told whose places were for its queue's objective to give."""
+    job = served.demand.job
+    if not served.deferred or job is None:
+        return demand
+    if job.reason is not None and job.reason.code in STARTED:
+        return replace(demand, reason=because(ReasonCode.FITS))
+    objective = str(Objective.COMPLETION_TIME)
+    turn = because(ReasonCode.WAITS_FOR_SHARE, objective=objective, priority=job.workload.priority)
+    if job.reason is None or job.reason.code is ReasonCode.WAITS_FOR_MINIMUM:
+        job.reason = turn
+    return replace(demand, reason=turn)
 
 
 def _may_share(found: Iterable[tuple[PendingDemand, Served]], capacity: Capacity) -> list[Job]:

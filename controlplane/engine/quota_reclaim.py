@@ -23,9 +23,9 @@ def reclaim_quota(
     ratio: float,
 ) -> list[Step]:
     """Steps of borrowers until the demand's queue may use `needs` (resource -> accelerators) of its
-    own nominal quota; they are carried out, as far as one cycle may go (`ratio`): the rest comes in
-    later ones. None, and nothing changed, where that can't be had, or where the demand would find
-    no places all the same."""
+    own nominal quota; they are carried out. None, and nothing changed, where that can't be had
+    (within `ratio` of each job's replicas), or where the demand would find no places all the
+    same."""
     steps: list[Step] = []
     mark = quota.mark()
     found = all(
@@ -36,16 +36,11 @@ def reclaim_quota(
     quota.rollback(mark)
     if not found or not _would_fit(demand, steps, capacity):
         return []
-    bounded = [_bounded(step, ratio) for step in steps]
-    done = [step for step in bounded if step is not None]
-    for step in done:
+    if any(step.after < least_in_a_cycle(step.job, ratio, step.job.minimum) for step in steps):
+        return []
+    for step in steps:
         _carry_out(step, demand, quota, capacity)
-    return done
-
-
-def _bounded(step: Step, ratio: float) -> Step | None:
-    after = max(step.after, least_in_a_cycle(step.job, ratio))
-    return Step(step.job, step.before, after) if after < step.before else None
+    return steps
 
 
 def _would_fit(demand: Demand, steps: Iterable[Step], capacity: Capacity) -> bool:

@@ -43,6 +43,7 @@ class ReasonCode(StrEnum):
     QUOTA_EXHAUSTED = "quota_exhausted"
     CAPACITY_KEPT = "capacity_kept"
     WAITS_FOR_QUOTA = "waits_for_quota"
+    WAITS_FOR_SHARE = "waits_for_share"
     WAITS_FOR_RESERVATION = "waits_for_reservation"
     NOT_ELASTIC = "not_elastic"
     POLICY_NOT_FOUND = "policy_not_found"
@@ -129,8 +130,8 @@ SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.PREEMPTED: "Is suspended from {from} replicas: {demand} of priority "
     "{demand_priority} needs {accelerators} {resource}, elastic jobs alone can't give them, and "
     "its class preempts whole jobs.",
-    ReasonCode.SUSPENDED_FOR_SHARE: "Is suspended from {from} replicas for now: {receiver} of "
-    "the same priority is served first by {objective}.",
+    ReasonCode.SUSPENDED_FOR_SHARE: "Is suspended from {from} replicas for now: {receiver} of the "
+    "same priority is served first by {objective}.",
     ReasonCode.BACKING_OFF: "Could grow to {next} replicas; its last {failures} resizes failed "
     "and it is tried again after {wait_s} s.",
     ReasonCode.QUOTA_EXHAUSTED: "Could grow to {next} replicas; queue {queue} may use "
@@ -139,6 +140,8 @@ SENTENCES: Mapping[ReasonCode, str] = {
     "free ({purpose}).",
     ReasonCode.WAITS_FOR_QUOTA: "Waits: queue {queue} may use {available} more {resource} and "
     "its minimum needs {accelerators}.",
+    ReasonCode.WAITS_FOR_SHARE: "Waits for its turn: by {objective}, others of priority {priority} "
+    "are served first.",
     ReasonCode.WAITS_FOR_RESERVATION: "{next} replicas would fit, but the places are reserved for "
     "{holder}, which has waited longer.",
     ReasonCode.NOT_ELASTIC: "Names no elasticity policy; its size is left alone.",

@@ -4,6 +4,7 @@ ones. What it takes is gone for whoever comes after.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,13 +15,13 @@ from controlplane.engine.lifecycle import answer
 from controlplane.engine.ordering import Demand, DemandKind, units_left
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.preemption import carry_out, find_steps, reclaim_unit
+from controlplane.engine.preemption import reclaim_unit
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.quota_reclaim import reclaim_quota
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.reservations import Reserved
 from controlplane.engine.snapshot import DemandHistory
-from controlplane.engine.types import ReclaimPolicy
+from controlplane.engine.types import Objective, ReclaimPolicy
 from controlplane.engine.victims import Donors, Step
 
 _NEVER_SEEN = DemandHistory()
@@ -41,6 +42,8 @@ class Served:
     rejected: tuple[Rejection, ...] = ()
     quota_missing: int = 0
     held_back: Reason | None = None
+    #: there are places, but who gets them is for the queue's objective to say
+    deferred: bool = False
 
     @property
     def lacking(self) -> int:
@@ -63,7 +66,7 @@ class Service:
     ) -> None:
         self.capacity, self.quota, self.policies = capacity, quota, policies
         self._jobs, self._history, self._now = jobs, history, now
-        self._donors: dict[tuple[bool, str, bool], Donors] = {}
+        self._donors: dict[tuple[bool, str], Donors] = {}
         self._hopeless: dict[tuple[object, ...], tuple[Rejection, ...]] = {}
         self._protects = any(queue.protect_nominal for queue in policies.queues.values())
         self.reserved = Reserved()
@@ -86,17 +89,30 @@ class Service:
             return served
         if demand.kind is DemandKind.START and not self._within_quota(served):
             return served
+        if self._is_shared_out(demand):
+            served.deferred = True
+            return served
         served.at_once = self._take(demand, units, later=False)
         served.later = self._take(demand, units - served.at_once, later=True)
         self._reclaim(served, whole=False)
-        preempts = demand.reclaims is ReclaimPolicy.PREEMPT_WHOLE and not served.reserved
-        if served.lacking and preempts:
+        if served.lacking and demand.reclaims is ReclaimPolicy.PREEMPT_WHOLE:
             self._reclaim(served, whole=True)
         if served.lacking:
             self._reserve(served)
         elif demand.kind is DemandKind.START and demand.job is not None:
             self._use_quota(demand)
         return served
+
+    def _is_shared_out(self, demand: Demand) -> bool:
+        """Whether a start that would find places gets them by its queue's objective, with all its
+        equals: the shortest first, not whoever came first."""
+        queue = self.policies.queues.get(demand.queue)
+        if demand.kind is not DemandKind.START or queue is None:
+            return False
+        if queue.objective is not Objective.COMPLETION_TIME or demand.firm:
+            return False
+        pods = demand.pods_per_unit
+        return self.capacity.fitting(demand.shape, pods, demand.within) >= pods
 
     def _backs_off(self, demand: Demand) -> Reason | None:
         history = self._history.get(demand.name)
@@ -135,9 +151,7 @@ class Service:
             missing = self._missing_quota(demand, resource, n)
             if missing <= 0:
                 continue
-            if served.steps:  # the rest is called back in the next cycles: nobody else takes it
-                self.quota.take(demand.queue, {resource: n - missing})
-            elif (self.quota.nominal_left(demand.queue, resource) or 0) >= n:
+            if (self.quota.nominal_left(demand.queue, resource) or 0) >= n:
                 return False  # its own quota could be called back: it is places that are missing
             served.quota_missing = missing
             served.held_back = because(
@@ -164,42 +178,39 @@ class Service:
             served.rejected = self._hopeless[likeness]
             return
         donors = self.donors(demand, whole=whole)
-        while served.lacking and demand.reclaims is not ReclaimPolicy.NEVER:
-            steps = reclaim_unit(demand, donors, self.capacity)
-            if not steps:
-                break
-            self._gave(steps, served, donors)
-            served.reclaimed += 1
-            served.reclaimed += self._take(demand, served.lacking, later=True)
-        if served.lacking and self.policies.cluster.max_disruption_ratio < 1:
-            self._reclaim_part(served, whole=whole)
+        if demand.reclaims is not ReclaimPolicy.NEVER:
+            self._reclaim_units(served, donors)
         served.rejected = donors.rejected(demand, [step.job for step in served.steps])
         if served.lacking:
             self._hopeless[likeness] = served.rejected
 
-    def _reclaim_part(self, served: Served, *, whole: bool) -> None:
-        """What one cycle may take isn't enough, what several may is: it is taken bit by bit, and
-        kept for the demand."""
-        demand = served.demand
-        if demand.reclaims is ReclaimPolicy.NEVER:
-            return
-        unbounded = self.donors(demand, whole=whole, bounded=False)
-        wanted, _ = find_steps(demand, unbounded, self.capacity)
-        donors = self.donors(demand, whole=whole)
-        after = [(step, max(step.after, donors.floor(step.job))) for step in wanted]
-        steps = [Step(step.job, step.before, size) for step, size in after if size < step.before]
-        if wanted:
-            carry_out(steps, donors, self.capacity)
+    def _reclaim_units(self, served: Served, donors: Donors) -> None:
+        """All units at once, so that nothing is given for one that another would have freed; where
+        that is too much, as many as can be had, one by one."""
+        demand, lacking = served.demand, served.lacking
+        if lacking > 1 and demand.within is None:
+            all_units = dataclasses.replace(
+                demand, units=1, pods_per_unit=lacking * demand.pods_per_unit
+            )
+            steps = reclaim_unit(all_units, donors, self.capacity)
+            if steps:
+                self._gave(steps, served, donors)
+                served.reclaimed += lacking
+                return
+        while served.lacking:
+            steps = reclaim_unit(demand, donors, self.capacity)
+            if not steps:
+                return
             self._gave(steps, served, donors)
-            served.reserved = self.reserved.make(demand, demand.pods_per_unit, self.capacity)
+            served.reclaimed += 1
+            served.reclaimed += self._take(demand, served.lacking, later=True)
 
-    def donors(self, demand: Demand, *, whole: bool, bounded: bool = True) -> Donors:
+    def donors(self, demand: Demand, *, whole: bool) -> Donors:
         queue = demand.queue if self._protects else ""
-        key = (whole, queue, bounded)
-        found = self._donors.get(key)
+        found = self._donors.get((whole, queue))
         if found is None:
-            found = self._donors[key] = Donors(
-                self._jobs, self.policies, self.quota, whole=whole, queue=queue, bounded=bounded
+            found = self._donors[whole, queue] = Donors(
+                self._jobs, self.policies, self.quota, whole=whole, queue=queue
             )
         return found
 
@@ -239,7 +250,7 @@ class Service:
     def _pending(self, served: Served) -> PendingDemand:
         demand = served.demand
         reason = served.held_back or self._reserved_for(served) or why_pending(served)
-        if demand.job is not None:
+        if demand.job is not None and not served.deferred:
             demand.job.rejected.extend(served.rejected)
             answer(demand.job, demand, at_once=served.at_once == served.units, reason=reason)
         previous = self._history.get(demand.name, _NEVER_SEEN)

@@ -34,12 +34,14 @@ _NO_QUEUE = QueuePolicy(name="")
 @dataclass(slots=True)
 class Group:
     """Jobs of one priority that want one resource. `waiting`: those that aren't running yet and
-    take part with their minimum."""
+    take part with their minimum. `coming`: those that start just now, and will grow once they
+    run."""
 
     priority: int
     resource: str
     jobs: list[Job] = field(default_factory=list)
     waiting: set[int] = field(default_factory=set)
+    coming: set[int] = field(default_factory=set)
 
     def held(self, job: Job) -> int:
         """The valid size that it has; 0 while it waits for its minimum."""
@@ -47,7 +49,8 @@ class Group:
 
     def base(self, job: Job) -> int:
         """Replicas that it has, fewer than its minimum too."""
-        return 0 if job.workload.suspended else job.target
+        starts = job.workload.suspended and id(job) not in self.coming
+        return 0 if starts else job.target
 
 
 class Memo:
@@ -215,14 +218,17 @@ def _by_queue(jobs: Iterable[Job]) -> dict[str, list[Job]]:
     return dict(sorted(found.items()))
 
 
-def groups(jobs: Sequence[Job], waiting: Iterable[Job]) -> list[Group]:
+def groups(jobs: Sequence[Job], waiting: Iterable[Job], coming: Iterable[Job]) -> list[Group]:
     """Groups of jobs that may share, those of the highest priority first."""
     found: dict[tuple[int, str], Group] = {}
     late = {id(job) for job in waiting}
+    starting = {id(job) for job in coming}
     for job in jobs:
         key = (-job.workload.priority, job.accelerators[0])
         group = found.setdefault(key, Group(job.workload.priority, job.accelerators[0]))
         group.jobs.append(job)
         if id(job) in late:
             group.waiting.add(id(job))
+        elif id(job) in starting:
+            group.coming.add(id(job))
     return [found[key] for key in sorted(found)]

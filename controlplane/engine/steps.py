@@ -16,8 +16,6 @@ from controlplane.engine.sharing import Memo
 
 #: a growth must pay for its pause within this time, or within the cooldown if that is longer
 PAYBACK_S = 600.0
-#: more than any cluster holds
-MOST_PODS = 1 << 40
 
 
 class Steps:
@@ -37,8 +35,8 @@ class Steps:
         self._inflow, self._reserved, self._now = inflow, reserved, now
         self._room: dict[str, int] = {}
         self._kept: dict[str, tuple[int, str]] = {}
-        #: whether not even what is kept is there: what comes free goes there first
-        self._short: dict[str, bool] = {}
+        #: what of that isn't there: what comes free goes there first
+        self._short: dict[str, int] = {}
 
     # -- taking a step -----------------------------------------------------------------------
 
@@ -95,18 +93,19 @@ class Steps:
             kept = kept_free(self.policies.cluster, self._inflow, resource, self._now)
             self._kept[resource] = kept
             free = self.capacity.free(resource)
-            self._short[resource] = kept[0] > free
+            self._short[resource] = max(0, kept[0] - free)
             found = self._room[resource] = max(0, free - kept[0])
         return found
 
     def placeable(self, resource: str, jobs: Iterable[Job]) -> int:
-        """Room that pods of the jobs' shapes can use: fragments are none."""
-        shapes = {job.shape for job in jobs}
+        """Room that pods of the jobs' shapes can use, now or once what leaves has left: what an
+        equal gives is shared out before it is there. Fragments are no room."""
+        kept, _ = kept_free(self.policies.cluster, self._inflow, resource, self._now)
         most = max(
-            self.capacity.fitting(shape, MOST_PODS) * sum(n for _, n in shape.accelerators)
-            for shape in shapes
+            int(self.capacity.fits(shape, later=True).sum()) * sum(n for _, n in shape.accelerators)
+            for shape in {job.shape for job in jobs}
         )
-        return min(most, self.room(resource))
+        return max(0, min(most, self.capacity.free_later(resource) - kept))
 
     def fits(self, job: Job, replicas: int) -> bool:
         """Whether so many more replicas find places, and may have them."""
@@ -116,12 +115,25 @@ class Steps:
             self.capacity.fitting(job.shape, pods, job.within) >= pods
         )
 
+    def debt(self, resource: str, needs: int) -> int:
+        """Accelerators that have to come free for `needs` of them to be given out."""
+        return max(0, needs - self.room(resource)) + self._short[resource]
+
     def most_that_fits(self, job: Job, base: int) -> int:
         """Replicas that the job could have with what is free now."""
         resource, each = job.accelerators
         more = self.room(resource) // max(1, each)
         pods = self.capacity.fitting(job.shape, more * job.pods_per_replica, job.within)
         return base + min(more, pods // job.pods_per_replica)
+
+    def fits_later(self, job: Job, replicas: int) -> bool:
+        """Whether they will find places once what leaves has left."""
+        free = int(self.capacity.fits(job.shape, later=True).sum())
+        return free >= replicas * job.pods_per_replica
+
+    def hold(self, resource: str, accelerators: int) -> None:
+        """What is held isn't given out for now; a negative number gives it free again."""
+        self._room[resource] = self.room(resource) - accelerators
 
     def no_room(self, job: Job, size: int, base: int) -> Reason:
         """Why a step finds no places: they are kept, reserved, or not there."""
@@ -137,6 +149,8 @@ class Steps:
         holder = self._reserved.holder(job.shape, pods, job.within, self.capacity)
         if holder is not None:
             return because(ReasonCode.WAITS_FOR_RESERVATION, next=size, holder=holder)
+        if self.fits_later(job, size - base):
+            return because(ReasonCode.WAITS_FOR_RELEASE, pods=pods)
         if job.changed:
             return because(ReasonCode.DOES_NOT_FIT, to=size, missing=pods - found)
         name, n = (job.shape.accelerators or (("accelerators", 0),))[0]

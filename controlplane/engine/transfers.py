@@ -8,7 +8,7 @@ from controlplane.engine.jobs import Job
 from controlplane.engine.ordering import Demand, DemandKind
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
-from controlplane.engine.preemption import reclaim_unit
+from controlplane.engine.preemption import carry_out, find_steps
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.types import Objective, ReclaimPolicy
@@ -25,7 +25,7 @@ class _Equals(Donors):
     def floor(self, job: Job) -> int:
         if job.share is None:
             return job.target
-        least = max(job.share, least_in_a_cycle(job, self._ratio))
+        least = max(job.share, least_in_a_cycle(job, self._ratio, job.minimum))
         if self.level is None or self.level[0] != job.workload.queue:
             return min(job.target, least)
         size = job.target
@@ -41,12 +41,6 @@ class _Equals(Donors):
 
     def below(self, demand: Demand, level: int | None = None) -> list[Job]:
         return [j for j in self.jobs if j is not demand.job and j.target > self.floor(j)]
-
-    def lower(self, job: Job, than: int) -> int | None:
-        size = job.lower_size(than)
-        if size is None and job.share == 0 and than > 0:
-            size = 0
-        return size if size is not None and size >= self.floor(job) else None
 
 
 def level_of(job: Job, size: int) -> float:
@@ -68,9 +62,10 @@ class Transfers:
         self._objective = objective
         self._quota = quota
 
-    def for_(self, job: Job, size: int, base: int, capacity: Capacity) -> Reason | None:
+    def for_(self, job: Job, size: int, base: int, capacity: Capacity, debt: int) -> Reason | None:
         """Frees places, later, for a job to have `size` replicas instead of `base`; how, or None
-        if that can't be."""
+        if that can't be. `debt`: accelerators that are kept free and not there yet, to which what
+        comes free goes first."""
         if not self._donors.jobs:
             return None
         pods = (size - base) * job.pods_per_replica
@@ -96,9 +91,12 @@ class Transfers:
             self._donors.forget()
         if capacity.take_later(job.shape, pods, job.within) is not None:
             return because(ReasonCode.WAITS_FOR_RELEASE, pods=pods)
-        steps = reclaim_unit(demand, self._donors, capacity)
-        if not steps:
+        steps, within = find_steps(demand, self._donors, capacity)
+        given = sum(step.cost for step in steps)
+        if not steps or given < debt:
             return None
+        carry_out(steps, self._donors, capacity)
+        capacity.take_later(job.shape, pods, within)
         for step in steps:
             donor = step.job
             self._quota.give(donor.workload.queue, donor.amounts(step.before - step.after))
@@ -107,13 +105,6 @@ class Transfers:
         return because(ReasonCode.RECLAIMS, pods=pods, donors=donors)
 
     def _gives(self, donor: Job, receiver: Job) -> Reason:
-        if donor.target == 0:
-            return because(
-                ReasonCode.SUSPENDED_FOR_SHARE,
-                from_=donor.workload.granted,
-                receiver=receiver.name,
-                objective=str(self._objective),
-            )
         return because(
             ReasonCode.SHRINKS_FOR_SHARE,
             from_=donor.workload.granted,

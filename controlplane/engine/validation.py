@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from controlplane.engine.accounting import missing_pods, pods_by_workload
 from controlplane.engine.commands import Command, CommandKind
-from controlplane.engine.placement import ENDED, Capacity, place_of, shape_of
+from controlplane.engine.placement import ENDED, Capacity, PodShape, place_of, shape_of
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.snapshot import ClusterSnapshot, Workload
-from controlplane.engine.types import WorkloadKey
 
 
 def still_valid(command: Command, snapshot: ClusterSnapshot, now: float) -> Reason | None:
@@ -38,38 +39,31 @@ def _fits(command: Command, workload: Workload, snapshot: ClusterSnapshot) -> Re
     if pods <= 0:
         return None
     room = Capacity.of(snapshot)
-    counted = {workload.key, *_take_granted(room, workload, snapshot)}
-    waiting = [
-        pod
-        for pod in snapshot.pods
-        if pod.priority > workload.priority
-        and pod.phase not in ENDED
-        and not pod.deleting
-        and place_of(pod) is None
-        and pod.workload not in counted
-    ]
-    for pod in sorted(waiting, key=lambda p: (-p.priority, p.created_at, p.name)):
-        room.take_now(shape_of(pod))
+    for _, shape, count in sorted(_others(workload, snapshot), key=lambda one: one[0]):
+        for _ in range(count):
+            room.take_now(shape)
     found = room.fitting(shape_of(workload.shape), pods)
     if found >= pods:
         return None
     return because(ReasonCode.NO_LONGER_FITS, to=command.to_replicas, missing=pods - found)
 
 
-def _take_granted(
-    room: Capacity, workload: Workload, snapshot: ClusterSnapshot
-) -> list[WorkloadKey]:
-    """Take the places of what other elastic jobs were granted and no pod shows yet; whose."""
-    others = [
-        other
-        for other in snapshot.workloads
-        if other.key != workload.key
-        and other.managed
-        and other.policy is not None
-        and not (other.suspended or other.finished)
-    ]
+def _others(
+    workload: Workload, snapshot: ClusterSnapshot
+) -> Iterator[tuple[tuple[int, int, float, str], PodShape, int]]:
+    """What else is promised places, in the order in which a plan serves it: replicas that other
+    elastic jobs were granted and no pod shows yet, and pods of higher priority that wait."""
+    granted = set()
     pods = pods_by_workload(snapshot)
-    for other in sorted(others, key=lambda w: (-w.priority, w.created_at, w.key)):
-        for _ in range(missing_pods(other, other.granted, pods)):
-            room.take_now(shape_of(other.shape))
-    return [other.key for other in others]
+    for other in snapshot.workloads:
+        if not other.managed or other.policy is None or other.suspended or other.finished:
+            continue
+        granted.add(other.key)
+        if other.key != workload.key:
+            missing = missing_pods(other, other.granted, pods)
+            order = (-other.priority, 0, other.created_at, str(other.key))
+            yield order, shape_of(other.shape), missing
+    for pod in snapshot.pods:
+        waits = pod.phase not in ENDED and not pod.deleting and place_of(pod) is None
+        if waits and pod.priority > workload.priority and pod.workload not in granted:
+            yield (-pod.priority, 1, pod.created_at, pod.name), shape_of(pod), 1

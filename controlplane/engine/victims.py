@@ -59,13 +59,11 @@ class Donors:
         *,
         whole: bool = False,
         queue: str = "",
-        bounded: bool = True,
     ) -> None:
-        """`whole`: jobs give up all that they have. `queue`: whose demand it is for. `bounded`: as
-        far as one cycle may go (max_disruption_ratio)."""
+        """`whole`: jobs give up all that they have. `queue`: whose demand it is for."""
         self.whole, self.quota, self.policies = whole, quota, policies
         self._queue = queue
-        self._ratio = policies.cluster.max_disruption_ratio if bounded else 1.0
+        self._ratio = policies.cluster.max_disruption_ratio
         self._all = [job for job in jobs if _takes_part(job)]
         able = [job for job in self._all if may_give(job) and self.floor(job) < job.target]
         self.jobs = sorted(able, key=lambda j: (j.workload.priority, j.minimum - j.target, j.name))
@@ -76,7 +74,7 @@ class Donors:
     def floor(self, job: Job) -> int:
         """The least size that it may be left with."""
         least = max(0 if self.whole else job.minimum, self._nominal_floor(job))
-        return max(least, least_in_a_cycle(job, self._ratio))
+        return max(least, least_in_a_cycle(job, self._ratio, least))
 
     def lower(self, job: Job, than: int) -> int | None:
         """The next size that it may fall to; None at its floor."""
@@ -168,10 +166,15 @@ class Donors:
             if why is not None:
                 why_not.append(Rejection(job.name, why))
             else:
-                floor = self.floor(job)
-                code = ReasonCode.FREES_NOTHING_USEFUL
-                useless.append(Rejection(job.name, because(code, to=floor, demand=demand.name)))
+                useless.append(Rejection(job.name, self._useless(job, demand)))
         return tuple(why_not + useless)
+
+    def _useless(self, job: Job, demand: Demand) -> Reason:
+        floor = self.floor(job)
+        if floor > max(0 if self.whole else job.minimum, self._nominal_floor(job)):
+            granted = job.workload.granted
+            return because(ReasonCode.DISRUPTION_BOUND, most=granted - floor, running=granted)
+        return because(ReasonCode.FREES_NOTHING_USEFUL, to=floor, demand=demand.name)
 
     def why_not(self, job: Job, demand: Demand) -> Reason | None:
         workload = job.workload
@@ -189,10 +192,6 @@ class Donors:
             return None
         if self._nominal_floor(job) >= job.target > job.minimum:
             return because(ReasonCode.NOMINAL_KEPT, queue=workload.queue)
-        if job.target > job.minimum:
-            most = workload.granted - self.floor(job)
-            running = workload.granted
-            return because(ReasonCode.DISRUPTION_BOUND, most=most, running=running)
         return because(ReasonCode.AT_MINIMUM, min=job.minimum)
 
 
@@ -200,14 +199,16 @@ def _takes_part(job: Job) -> bool:
     return bool(job.sizes) and not (job.workload.finished or job.workload.suspended)
 
 
-def least_in_a_cycle(job: Job, ratio: float) -> int:
-    """The least valid size that one cycle may leave a job when it may take so large a part of its
-    replicas (max_disruption_ratio)."""
+def least_in_a_cycle(job: Job, ratio: float, least: int) -> int:
+    """The least size that one cycle may leave a job when it may take so large a part of its
+    replicas (max_disruption_ratio): a valid one, and always one step down, as far as `least`."""
     if ratio >= 1:
-        return 0
+        return least
     kept = job.workload.granted - math.floor(job.workload.granted * ratio + 1e-9)
     at = bisect_left(job.sizes, kept)
-    return job.sizes[at] if at < len(job.sizes) else job.target
+    size = job.sizes[at] if at < len(job.sizes) else job.target
+    one_step = job.lower_size(job.workload.granted)
+    return max(least, min(size, 0 if one_step is None else one_step))
 
 
 def may_give(job: Job) -> bool:

@@ -379,22 +379,14 @@ FLAPPED = {
 }
 
 
-#: of these, damped: what is terminating isn't counted among what is shared
-FLAPS = tuple(FLAPPED)[:3]
-
-
 @pytest.mark.parametrize("damped", [True, False])
 @pytest.mark.parametrize("name", FLAPPED)
-def test_what_flapped_once_comes_to_rest(
-    name: str, damped: bool, request: pytest.FixtureRequest
-) -> None:
-    if damped and name in FLAPS:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="flaps still"))
+def test_what_flapped_once_comes_to_rest(name: str, damped: bool) -> None:
     case = cluster_of(*FLAPPED[name])
     _comes_to_rest(case.snapshot, case.policies if damped else undamped(case.policies))
 
 
-FOR_SHARE = (ReasonCode.SHRINKS_FOR_SHARE, ReasonCode.SUSPENDED_FOR_SHARE)
+FOR_SHARE = (ReasonCode.SHRINKS_FOR_SHARE,)
 
 
 @part(0.1)
