@@ -78,10 +78,11 @@ class Growth:
             job.reason = job.reason or self._why_no_more(group, job)
 
     def _settled(self, group: Group, ideals: Ideals) -> bool:
-        """The usual case, in short: no room for any step, and nobody is below his share."""
+        """The usual case, in short: no room for any step, and nobody is below his share, or could
+        get it from his equals."""
         fits: dict[tuple[object, ...], bool] = {}  # jobs are many, and alike
         for job in group.jobs:
-            if ideals[id(job)] > group.held(job):
+            if ideals[id(job)] > group.held(job) and not self._goes_elsewhere(group, job):
                 return False
             size = self._next(group, job)
             if size is None:

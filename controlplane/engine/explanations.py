@@ -4,7 +4,6 @@ that are alike.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -13,10 +12,10 @@ from controlplane.engine.blockers import Column, NodeColumns
 from controlplane.engine.jobs import Job
 from controlplane.engine.nodetable import NodeTable
 from controlplane.engine.ordering import DemandKind
+from controlplane.engine.pending import Served
 from controlplane.engine.placement import Capacity
 from controlplane.engine.reasons import Reason, ReasonCode
 from controlplane.engine.replicas import Replicas
-from controlplane.engine.serving import Served
 from controlplane.engine.surplus import Donors
 from controlplane.engine.types import ReclaimPolicy
 from controlplane.engine.unblock import Missing, Remedies
@@ -56,10 +55,9 @@ class Explainer:
                 answers.append(())
                 continue
             missing = missing_of(served, capacity)
-            alike = dataclasses.replace(missing, name="")
-            if alike not in said:
-                said[alike] = remedies.for_(missing)
-            answers.append(said[alike])
+            if missing not in said:
+                said[missing] = remedies.for_(missing)
+            answers.append(said[missing])
         return answers
 
     def _nodes(self, capacity: Capacity, closed: frozenset[str]) -> NodeColumns:
@@ -88,7 +86,7 @@ def missing_of(served: Served, capacity: Capacity) -> Missing:
     per_replica = job.pods_per_replica if job is not None else 1
     reclaims = demand.reclaims
     return Missing(
-        name=demand.name,
+        name="",  # the answer is the same for all that are alike
         priority=demand.priority,
         priority_class=demand.priority_class,
         shape=demand.shape,

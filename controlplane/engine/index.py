@@ -72,14 +72,16 @@ class Entries:
 
 
 class Index:
-    """`waiting`: pods that no node has taken. `leaving`: those with a deletion timestamp.
-    `watched`: nodes that are announced to leave, or have hurt jobs."""
+    """`workloads`: managed ones by priority, age and name. `waiting`: pods that no node has taken.
+    `leaving`: those with a deletion timestamp. `watched`: nodes that are announced to leave, or
+    have hurt jobs."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._parts = {name: Parts() for name in fingerprint.SEQUENCES}
         self._entries = {name: Entries() for name in fingerprint.MAPPINGS}
         self._pods: dict[WorkloadKey, dict[int, Pod]] = {}
         self._replicas: dict[WorkloadKey, tuple[Workload, Replicas]] = {}
+        self.workloads: list[Workload] = []
         self._waiting: dict[int, Pod] = {}
         self._leaving: dict[int, Pod] = {}
         self.table = NodeTable(snapshot.nodes)
@@ -118,8 +120,11 @@ class Index:
         return True
 
     def _finish(self, snapshot: ClusterSnapshot) -> None:
-        for name in ("workloads", "in_flight"):
-            self._parts[name].update(getattr(snapshot, name))
+        self._parts["in_flight"].update(snapshot.in_flight)
+        new, gone = self._parts["workloads"].update(snapshot.workloads)
+        if new or gone:
+            managed = (workload for workload in snapshot.workloads if workload.managed)
+            self.workloads = sorted(managed, key=_by_priority)
         for name, entries in self._entries.items():
             entries.update(getattr(snapshot, name))
         self.waiting = list(self._waiting.values())
@@ -225,6 +230,10 @@ class Index:
 
 def _copy(ledger: Ledger) -> Ledger:
     return {name: column.copy() for name, column in ledger.items()}
+
+
+def _by_priority(workload: Workload) -> tuple[int, float, str, str, str]:
+    return (-workload.priority, workload.created_at, *workload.key.parts)
 
 
 def _order(pod: Pod) -> tuple[str, str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from controlplane.engine.decisions import Rejection
@@ -177,16 +177,13 @@ class Rule:
 
 def load_jobs(
     snapshot: ClusterSnapshot,
+    ordered: Iterable[Workload],
     rules: Rules,
     replicas_of: Callable[[Workload], Replicas],
     domain_of: Callable[[Workload, Replicas], str | None] = lambda workload, replicas: None,
 ) -> list[Job]:
-    """Every managed workload as a job, in order of priority, age and name."""
+    """Every managed workload as a job; `ordered`: by priority, age and name."""
     flights = {flight.workload: flight for flight in snapshot.in_flight}
-    ordered = sorted(
-        (w for w in snapshot.workloads if w.managed),
-        key=lambda w: (-w.priority, w.created_at, *w.key.parts),
-    )
     jobs = []
     for workload in ordered:
         replicas = replicas_of(workload)

@@ -6,7 +6,6 @@ The steps of DESIGN.md, Planning, in their order: each is a function that can be
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from controlplane.engine.commands import Command, CommandKind
 from controlplane.engine.damping import bind_check_at, flaps
@@ -37,22 +36,20 @@ from controlplane.engine.nodes_health import (
     overdue,
 )
 from controlplane.engine.ordering import DemandKind, demands
+from controlplane.engine.pending import Served, pending_demand, take_turn
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.quota import QuotaLedger
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.replicas import Replicas
 from controlplane.engine.reservations import could_hold
-from controlplane.engine.serving import Served, Service, reserves_at
+from controlplane.engine.serving import Service, reserves_at
 from controlplane.engine.sharing import Memo
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
 from controlplane.engine.steps import Steps
-from controlplane.engine.types import Objective
 
 __all__ = ["Decision", "PendingDemand", "Plan", "Planner", "Rejection", "Reservation", "plan"]
 
-#: a start that found its places
-STARTED = (ReasonCode.ADMITTED, ReasonCode.GROWS_TO_MINIMUM)
 #: an observation older than this is no ground for a decision, seconds
 STALE_S = 30.0
 
@@ -88,7 +85,9 @@ class _Cycle:
         self.memo = memo
         self.rules = Rules(policies, now)
         self.closed = avoided(index.watched, snapshot.node_history, policies.cluster, now)
-        self.jobs = load_jobs(snapshot, self.rules, self._replicas_of, index.domain_of)
+        self.jobs = load_jobs(
+            snapshot, index.workloads, self.rules, self._replicas_of, index.domain_of
+        )
 
     def _replicas_of(self, workload: Workload) -> Replicas:
         return self.index.replicas_of(workload, self._rank)
@@ -132,28 +131,28 @@ class _Cycle:
         return self._result(pending, service.reserved.made, wake)
 
     def _explained(
-        self, found: list[tuple[PendingDemand, Served]], explainer: Explainer, capacity: Capacity
+        self, found: list[Served], explainer: Explainer, capacity: Capacity
     ) -> list[PendingDemand]:
         """The demands that wait, with what would unblock each."""
-        found = [(_turn(demand, one), one) for demand, one in found]
-        served = [one for _, one in found]
-        answers = explainer.remedies(served, self.jobs, capacity, self.closed)
+        for served in found:
+            take_turn(served)
+        answers = explainer.remedies(found, self.jobs, capacity, self.closed)
         pending = []
-        for (demand, one), unblock in zip(found, answers, strict=True):
-            if one.demand.job is not None and one.demand.kind is DemandKind.START:
-                one.demand.job.unblock = unblock
-            pending.append(replace(demand, unblock=unblock) if unblock else demand)
+        for served, unblock in zip(found, answers, strict=True):
+            if served.demand.job is not None and served.demand.kind is DemandKind.START:
+                served.demand.job.unblock = unblock
+            pending.append(pending_demand(served, unblock))
         return pending
 
-    def _changes(self, found: Iterable[tuple[PendingDemand, Served]]) -> list[float | None]:
+    def _changes(self, found: Iterable[Served]) -> list[float | None]:
         """When time alone changes something besides the jobs' own damping."""
         cluster = self.policies.cluster
         return [
             self.rules.next_change(),
             next_change(self.index.watched, self.snapshot.node_history, cluster, self.now),
             next_overdue(self.index.leaving, cluster, self.now),
-            *(bind_check_at(pending.history, cluster, self.now) for pending, _ in found),
-            *(self._reserves_at(served) for _, served in found),
+            *(bind_check_at(served.history, cluster, self.now) for served in found),
+            *(self._reserves_at(served) for served in found),
         ]
 
     def _reserves_at(self, served: Served) -> float | None:
@@ -228,26 +227,12 @@ def held_by_queue(jobs: Iterable[Job]) -> dict[str, dict[str, int]]:
     return held
 
 
-def _turn(demand: PendingDemand, served: Served) -> PendingDemand:
-    """What a start was told whose places were for its queue's objective to give."""
-    job = served.demand.job
-    if not served.deferred or job is None:
-        return demand
-    if job.reason is not None and job.reason.code in STARTED:
-        return replace(demand, reason=because(ReasonCode.FITS))
-    objective = str(Objective.COMPLETION_TIME)
-    turn = because(ReasonCode.WAITS_FOR_SHARE, objective=objective, priority=job.workload.priority)
-    if job.reason is None or job.reason.code is ReasonCode.WAITS_FOR_MINIMUM:
-        job.reason = turn
-    return replace(demand, reason=turn)
-
-
-def _may_share(found: Iterable[tuple[PendingDemand, Served]], capacity: Capacity) -> list[Job]:
+def _may_share(found: Iterable[Served], capacity: Capacity) -> list[Job]:
     """Jobs that found no room to start, and may get some of their equals'. One that the cluster
     couldn't hold if it were empty takes part in nothing: its share would lie idle."""
     holds: dict[tuple[object, ...], bool] = {}
     jobs = []
-    for _, served in found:
+    for served in found:
         demand = served.demand
         if demand.kind is not DemandKind.START or not served.lacking or served.reserved:
             continue
@@ -268,7 +253,7 @@ def _decision(job: Job) -> Decision:
         current=job.workload.granted,
         desired=job.target,
         reason=reason or because(ReasonCode.AT_MAXIMUM, to=job.target),
-        rejected=tuple(job.rejected),
+        rejected=tuple(job.rejected) if job.rejected else (),
         growth_wanted_since=None if job.changed else job.growth_wanted_since,
         # a shrink starts the clock of the next fault anew
         short_since=None if job.changed else job.short_since,

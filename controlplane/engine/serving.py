@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from controlplane.engine.damping import bind_back_off, next_demand_history
-from controlplane.engine.decisions import PendingDemand, Rejection
+from controlplane.engine.decisions import Rejection
 from controlplane.engine.jobs import Job
 from controlplane.engine.lifecycle import answer
 from controlplane.engine.ordering import Demand, DemandKind, units_left
+from controlplane.engine.pending import Served, gives, why_pending
 from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.preemption import reclaim_unit
@@ -23,32 +23,6 @@ from controlplane.engine.reservations import Reserved
 from controlplane.engine.snapshot import DemandHistory
 from controlplane.engine.types import Objective, ReclaimPolicy
 from controlplane.engine.victims import Donors, Step
-
-_NEVER_SEEN = DemandHistory()
-
-
-@dataclass(slots=True)
-class Served:
-    """How one demand was served, in units. `steps`: what others give for it. `quota_missing`:
-    accelerators that its queue may not use."""
-
-    demand: Demand
-    units: int
-    at_once: int = 0
-    later: int = 0
-    reclaimed: int = 0
-    reserved: int = 0
-    steps: list[Step] = field(default_factory=list)
-    rejected: tuple[Rejection, ...] = ()
-    quota_missing: int = 0
-    held_back: Reason | None = None
-    #: there are places, but who gets them is for the queue's objective to say
-    deferred: bool = False
-
-    @property
-    def lacking(self) -> int:
-        """Units without a place."""
-        return self.units - self.at_once - self.later - self.reclaimed
 
 
 class Service:
@@ -67,17 +41,19 @@ class Service:
         self.capacity, self.quota, self.policies = capacity, quota, policies
         self._jobs, self._history, self._now = jobs, history, now
         self._donors: dict[tuple[bool, str], Donors] = {}
+        self._unserved: dict[tuple[object, ...], Served] = {}
         self._hopeless: dict[tuple[object, ...], tuple[Rejection, ...]] = {}
         self._protects = any(queue.protect_nominal for queue in policies.queues.values())
         self.reserved = Reserved()
 
-    def serve(self, demands: Iterable[Demand]) -> list[tuple[PendingDemand, Served]]:
+    def serve(self, demands: Iterable[Demand]) -> list[Served]:
         found = []
         for demand in demands:
             units = units_left(demand)
             if units:
                 served = self._one(demand, units)
-                found.append((self._pending(served), served))
+                self._tell(served)
+                found.append(served)
         return found
 
     # -- one demand --------------------------------------------------------------------------
@@ -87,11 +63,29 @@ class Service:
         served.held_back = self._backs_off(demand)
         if served.held_back is not None:
             return served
-        if demand.kind is DemandKind.START and not self._within_quota(served):
+        alike = self._unserved.get(demand.likeness)
+        if alike is not None:
+            served.rejected, served.held_back = alike.rejected, alike.held_back
+            served.quota_missing = alike.quota_missing
             return served
+        self._serve_one(served)
+        if self._found_nothing(served):
+            self._unserved[demand.likeness] = served
+        return served
+
+    def _found_nothing(self, served: Served) -> bool:
+        """Whether one that is alike needn't be tried again in this cycle (kueue 9715)."""
+        places = served.units - served.lacking + served.reserved + len(served.steps)
+        reserves = reserves_at(served.demand, self.policies) is not None
+        return not (places or served.deferred or reserves or served.demand.firm)
+
+    def _serve_one(self, served: Served) -> None:
+        demand, units = served.demand, served.units
+        if demand.kind is DemandKind.START and not self._within_quota(served):
+            return
         if self._is_shared_out(demand):
             served.deferred = True
-            return served
+            return
         served.at_once = self._take(demand, units, later=False)
         served.later = self._take(demand, units - served.at_once, later=True)
         self._reclaim(served, whole=False)
@@ -101,7 +95,6 @@ class Service:
             self._reserve(served)
         elif demand.kind is DemandKind.START and demand.job is not None:
             self._use_quota(demand)
-        return served
 
     def _is_shared_out(self, demand: Demand) -> bool:
         """Whether a start that would find places gets them by its queue's objective, with all its
@@ -216,6 +209,7 @@ class Service:
 
     def _gave(self, steps: Iterable[Step], served: Served, donors: Donors) -> None:
         """What steps mean for the jobs that give, for their quotas, and for the other donors."""
+        self._unserved.clear()  # more may have come free than was asked for
         for other in self._donors.values():
             if other is not donors:
                 other.forget()
@@ -247,24 +241,20 @@ class Service:
         size = demand.job.minimum if demand.job is not None else pods
         return because(ReasonCode.WAITS_FOR_RESERVATION, next=size, holder=holder)
 
-    def _pending(self, served: Served) -> PendingDemand:
+    def _tell(self, served: Served) -> None:
+        """The demand's reason, and what it means for its job and for the next cycle."""
         demand = served.demand
-        reason = served.held_back or self._reserved_for(served) or why_pending(served)
-        if demand.job is not None and not served.deferred:
-            demand.job.rejected.extend(served.rejected)
-            answer(demand.job, demand, at_once=served.at_once == served.units, reason=reason)
-        previous = self._history.get(demand.name, _NEVER_SEEN)
-        fits = reason.code is ReasonCode.FITS
-        return PendingDemand(
-            workload_or_pod=demand.name,
-            priority=demand.priority,
-            pods=served.units * demand.pods_per_unit,
-            requests=dict(demand.shape.requests),
-            since=demand.since,
-            reason=reason,
-            rejected=served.rejected,
-            history=next_demand_history(previous, fits, self._now, self.policies.cluster),
-        )
+        served.reason = served.held_back or self._reserved_for(served) or why_pending(served)
+        job = demand.job
+        if job is not None and not served.deferred:
+            job.rejected.extend(served.rejected)
+            answer(job, demand, at_once=served.at_once == served.units, reason=served.reason)
+        previous = self._history.get(demand.name)
+        fits = served.reason.code is ReasonCode.FITS
+        if previous is not None or fits:
+            cluster = self.policies.cluster
+            before = previous or served.history
+            served.history = next_demand_history(before, fits, self._now, cluster)
 
 
 def quota_needs(demand: Demand) -> dict[str, int]:
@@ -281,54 +271,3 @@ def reserves_at(demand: Demand, policies: PolicySet) -> float | None:
     if queue is None or queue.reserve_after_s is None or demand.job is None:
         return None
     return demand.since + queue.reserve_after_s
-
-
-def gives(job: Job, demand: Demand, units: int) -> Reason:
-    resource, n = demand.accelerator
-    accelerators = units * demand.pods_per_unit * n
-    if job.target == 0:
-        return because(
-            ReasonCode.PREEMPTED,
-            from_=job.workload.granted,
-            demand=demand.name,
-            demand_priority=demand.priority,
-            accelerators=accelerators,
-            resource=resource,
-        )
-    return because(
-        ReasonCode.SHRINKS_FOR_PRIORITY,
-        from_=job.workload.granted,
-        to=job.target,
-        demand=demand.name,
-        demand_priority=demand.priority,
-        accelerators=accelerators,
-        resource=resource,
-        priority=job.workload.priority,
-    )
-
-
-def why_pending(served: Served) -> Reason:
-    """Where the demand stands after it was served, in pods."""
-    demand, size = served.demand, served.demand.pods_per_unit
-    if served.reserved:
-        pods = served.lacking * size
-        return because(ReasonCode.RESERVES, reserved=served.reserved, pods=pods)
-    if served.lacking:
-        resource, n = demand.accelerator
-        return because(
-            ReasonCode.NO_CAPACITY,
-            placed=(served.units - served.lacking) * size,
-            pods=served.units * size,
-            accelerators=served.lacking * size * n,
-            resource=resource,
-        )
-    if served.reclaimed:
-        whole = sorted({step.job.name for step in served.steps if step.after == 0})
-        if whole:
-            pods = served.reclaimed * size
-            return because(ReasonCode.PREEMPTS, pods=pods, victims=", ".join(whole))
-        names = sorted({step.job.name for step in served.steps})
-        return because(ReasonCode.RECLAIMS, pods=served.reclaimed * size, donors=", ".join(names))
-    if served.later:
-        return because(ReasonCode.WAITS_FOR_RELEASE, pods=served.later * size)
-    return because(ReasonCode.FITS)
