@@ -6,7 +6,7 @@ PYTHON := .venv/bin/python
 # The recipes replace their shell, so Ctrl-C and signals reach what runs.
 SETUP := @exec sh scripts/bootstrap.sh
 
-.PHONY: help up test bench setup lint format migrations openapi locks clean demo-reset
+.PHONY: help up test bench bench-engine setup lint format migrations openapi locks clean demo-reset
 
 help: ## Show this help
 	@echo "Concertina: elastic training jobs on shared accelerator clusters"
@@ -24,6 +24,9 @@ test: ## Set up and run every check and test
 
 bench: ## Measure the whole chain; figures go to .run/bench/chain.json
 	$(SETUP) bench $(ARGS)
+
+bench-engine: ## Measure the planner and simulate public traces; .run/bench/engine.json
+	$(SETUP) bench-engine $(ARGS)
 
 setup: ## Set up with the test tools, and run nothing
 	$(SETUP) setup

@@ -64,12 +64,12 @@ def main(arguments: list[str]) -> int:
     return 1 if failed else 0
 
 
-def program(module: str) -> dict[str, Any]:
+def program(module: str, *options: str, timeout: float = BENCH_SECONDS) -> dict[str, Any]:
     """Figures of a benchmark that writes them with `--json FILE`."""
     with tempfile.TemporaryDirectory(prefix="concertina-bench-") as folder:
         file = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", f"tests.benchmarks.{module}", "--json", str(file)]
-        subprocess.run(command, cwd=ROOT, check=True, timeout=BENCH_SECONDS, stdout=sys.stderr)
+        command = [sys.executable, "-m", f"tests.benchmarks.{module}", "--json", str(file), *options]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=timeout, stdout=sys.stderr)
         loaded: dict[str, Any] = json.loads(file.read_text())
     return loaded
 

@@ -81,25 +81,29 @@ class Growth:
         """The usual case, in short: no room for any step, and nobody is below his share, or could
         get it from his equals."""
         fits: dict[tuple[object, ...], bool] = {}  # jobs are many, and alike
+        following: list[int | None] = []
         for job in group.jobs:
             if ideals[id(job)] > group.held(job) and not self._goes_elsewhere(group, job):
                 return False
             size = self._next(group, job)
+            following.append(size)
             if size is None:
                 continue
-            alike = (job.shape, size - group.base(job), job.within)
+            more = size - group.base(job)
+            alike = (job.shape, more, job.within)
             if alike not in fits:
-                fits[alike] = self.steps.fits(job, size - group.base(job))
+                fits[alike] = self.steps.fits(job, more)
             if fits[alike]:
                 return False
         why: dict[tuple[object, ...], Reason] = {}
-        for job in group.jobs:
+        for job, size in zip(group.jobs, following, strict=True):
             job.share = ideals[id(job)]
-            if id(job) not in group.waiting and self.steps.next_useful(job) is not None:
+            waits = id(job) in group.waiting
+            if size is not None and not waits:
                 self._hungry.add(group.resource)
             if job.reason is None:
-                at = (id(job) in group.waiting, job.shape, job.target, job.sizes, job.within)
-                if at not in why:
+                at = (waits, job.shape, job.target, size, job.within)
+                if size is None or at not in why:
                     why[at] = self._why_no_more(group, job)
                 job.reason = why[at]
         return True

@@ -72,6 +72,7 @@ class Planner:
     def plan(self, snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> Plan:
         index = self._index = Index.of(snapshot, self._index)
         cycle = _Cycle(index, snapshot, policies, now, self._memo)
+        self._memo.forget_all_but(cycle.jobs)
         return cycle.run(self._explainer)
 
 

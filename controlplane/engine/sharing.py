@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from controlplane.engine.curves import Curve
@@ -20,6 +20,7 @@ from controlplane.engine.objectives import Claim, share
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.queues import QueuePolicy
 from controlplane.engine.quota import QuotaLedger
+from controlplane.engine.snapshot import TrainerReport
 from controlplane.engine.types import Objective
 
 Ideals = dict[int, int]
@@ -28,6 +29,7 @@ Ideals = dict[int, int]
 #: above what noise can look like on a flat curve (curves.LEAST_SLOPE)
 LEAST_EFFICIENCY = 0.06
 
+_NOTHING: Mapping[int, float] = {}
 _NO_QUEUE = QueuePolicy(name="")
 
 
@@ -58,20 +60,29 @@ class Memo:
     plans again and again keeps one of these."""
 
     def __init__(self) -> None:
-        self._curves: dict[str, tuple[object, object, Curve]] = {}
+        self._curves: dict[str, tuple[TrainerReport | None, Curve]] = {}
         self._useful: dict[str, tuple[Curve, tuple[int, ...], tuple[int, ...]]] = {}
         self._claims: dict[str, tuple[tuple[object, ...], Claim]] = {}
         self._shares: dict[tuple[object, ...], tuple[object, dict[str, int]]] = {}
 
+    def forget_all_but(self, jobs: Sequence[Job]) -> None:
+        """Jobs come and go: what is kept doesn't grow with those that have gone."""
+        if len(self._curves) > 2 * len(jobs) + 1000:
+            for kept in (self._curves, self._useful, self._claims, self._shares):
+                kept.clear()
+
     def curve(self, job: Job) -> Curve:
         report = job.report
-        measured = report.throughput if report else {}
-        deviation = report.deviation if report else {}
         known = self._curves.get(job.name)
-        if known is not None and known[0] is measured and known[1] is deviation:
-            return known[2]
-        curve = Curve.fit(measured, deviation)
-        self._curves[job.name] = (measured, deviation, curve)
+        if known is not None and known[0] is report:
+            return known[1]
+        if report is None:
+            curve = Curve.fit(_NOTHING, _NOTHING)
+        elif known is not None and _same_curve(known[0], report):
+            curve = known[1]
+        else:
+            curve = Curve.fit(report.throughput, report.deviation)
+        self._curves[job.name] = (report, curve)
         return curve
 
     def useful(self, job: Job) -> tuple[int, ...]:
@@ -126,6 +137,13 @@ class Memo:
         found = share(claims, units, objective)
         self._shares[where] = (asked, found)
         return found
+
+
+def _same_curve(before: TrainerReport | None, report: TrainerReport) -> bool:
+    """Whether a newer report has the very measurements of one before."""
+    if before is None:
+        return False
+    return before.throughput is report.throughput and before.deviation is report.deviation
 
 
 class Sharing:
