@@ -68,7 +68,14 @@ def program(module: str, *options: str, timeout: float = BENCH_SECONDS) -> dict[
     """Figures of a benchmark that writes them with `--json FILE`."""
     with tempfile.TemporaryDirectory(prefix="concertina-bench-") as folder:
         file = Path(folder) / "figures.json"
-        command = [sys.executable, "-m", f"tests.benchmarks.{module}", "--json", str(file), *options]
+        command = [
+            sys.executable,
+            "-m",
+            f"tests.benchmarks.{module}",
+            "--json",
+            str(file),
+            *options,
+        ]
         subprocess.run(command, cwd=ROOT, check=True, timeout=timeout, stdout=sys.stderr)
         loaded: dict[str, Any] = json.loads(file.read_text())
     return loaded

@@ -2,7 +2,8 @@
 
 Prints the figures and writes `.run/bench/engine.json`: cycle_incremental_ms_p99, cycle_full_s,
 rss_mib, growth (nodes -> ms), why_pending_ms_p99, day256_freed_used_ratio,
-day256_inference_wait_s_max, jct_mean_s (load -> policy), flaps_per_day, clusters, machine, versions.
+day256_inference_wait_s_max, jct_mean_s (load -> policy), flaps_per_day, clusters, machine,
+versions.
 `--quick`: the 160-job workloads at load 1.0 only, two of eight. Figures, not assertions.
 """
 
