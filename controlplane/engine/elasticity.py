@@ -37,10 +37,10 @@ class Growth:
         """When the next job that waits for its time may be resized."""
         return min(self._due, default=None)
 
-    def grow(self, jobs: Sequence[Job], waiting: Sequence[Job]) -> None:
-        """`waiting`: jobs that found no places for their minimum, and take part with it."""
+    def grow(self, jobs: Sequence[Job], waiting: Sequence[Job], coming: Sequence[Job]) -> None:
+        """`waiting`: jobs that found no places for their minimum, and take part with it. `coming`:
+        those that start just now (`starts_now`)."""
         taking = [job for job in jobs if _takes_part(job)]
-        coming = [job for job in jobs if _starts(job)]
         for group in groups([*taking, *waiting, *coming], waiting, coming):
             self._group(group)
 
@@ -274,7 +274,7 @@ class Growth:
             job.reason = job.reason or why
 
 
-def _starts(job: Job) -> bool:
+def starts_now(job: Job) -> bool:
     """Whether it is being started, in this cycle or by a command under way."""
     if not job.workload.suspended or not job.sizes or job.target < job.minimum:
         return False

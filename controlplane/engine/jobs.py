@@ -73,6 +73,14 @@ class Job:
         """The accelerator that a replica asks for, and how many."""
         return self.replicas.accelerators
 
+    @property
+    def quiet(self) -> bool:
+        """Whether there is nothing about it but that it might grow or give."""
+        workload = self.workload
+        if self.in_flight is not None or workload.suspended or not self.replicas.whole:
+            return False
+        return not self.sizes or workload.granted in self.sizes
+
     def amounts(self, replicas: int) -> dict[str, int]:
         """Accelerators of so many replicas, by resource: what counts against a quota."""
         return {name: n * replicas for name, n in self.replicas.amounts}

@@ -70,13 +70,14 @@ class Demand:
         return (self.shape.accelerators or (("accelerators", 0),))[0]
 
 
-def demands(waiting: Iterable[Pod], jobs: Iterable[Job], policies: PolicySet) -> list[Demand]:
+def demands(
+    waiting: Iterable[Pod], jobs: Iterable[Job], busy: Iterable[Job], policies: PolicySet
+) -> list[Demand]:
     """Everything that waits, in the order in which it is served. `waiting`: pods that no node has
-    taken."""
-    jobs = list(jobs)
+    taken. `busy`: those of the jobs that may need something."""
     planned = {job.key for job in jobs if job.policy is not None}
     found = [*_pending_pods(waiting, planned, policies)]
-    for job in jobs:
+    for job in busy:
         found.extend(_of_job(job, policies))
     return sorted(found, key=lambda demand: demand.order)
 

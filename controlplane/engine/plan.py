@@ -17,7 +17,7 @@ from controlplane.engine.decisions import (
     Rejection,
     Reservation,
 )
-from controlplane.engine.elasticity import Growth
+from controlplane.engine.elasticity import Growth, starts_now
 from controlplane.engine.explanations import Explainer
 from controlplane.engine.failures import (
     note_shortage,
@@ -102,11 +102,12 @@ class _Cycle:
         if why_not is not None:
             return self._nothing(why_not)
         capacity = self.index.capacity(self.closed)
-        release_leaving(self.jobs, capacity)
-        for job in self.jobs:
+        busy = [job for job in self.jobs if not job.quiet]
+        release_leaving(busy, capacity)
+        for job in busy:
             note_shortage(job, self.now)
             to_valid_size(job, capacity)
-        due = [shrink_after_fault(job, capacity, self.now) for job in self.jobs]
+        due = [shrink_after_fault(job, capacity, self.now) for job in busy]
         if self.closed:
             for job in self.jobs:
                 shrink_before_departure(job, self.closed, capacity)
@@ -114,7 +115,7 @@ class _Cycle:
         service = Service(
             self.jobs, capacity, quota, self.policies, self.snapshot.demand_history, self.now
         )
-        found = service.serve(demands(self.index.waiting, self.jobs, self.policies))
+        found = service.serve(demands(self.index.waiting, self.jobs, busy, self.policies))
         steps = Steps(
             capacity,
             quota,
@@ -125,7 +126,9 @@ class _Cycle:
             self.memo,
         )
         growth = Growth(steps, self.now)
-        growth.grow(self.jobs, _may_share(found, capacity))
+        growth.grow(
+            self.jobs, _may_share(found, capacity), [job for job in busy if starts_now(job)]
+        )
         due.extend([growth.wake, *self._changes(found)])
         wake = min((at for at in due if at is not None), default=None)
         pending = self._explained(found, explainer, capacity)

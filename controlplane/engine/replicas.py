@@ -20,11 +20,11 @@ class Replicas:
     `completed`: those whose pods have all succeeded. `stuck`: indexes of replicas that don't run
     though every pod of theirs has a place (no capacity helps them). `standing`: index -> pods that
     haven't ended and aren't leaving; `highest` of them. `missing`: pods of granted replicas that
-    have no place."""
+    have no place. `whole`: every granted replica runs (or has finished), and none besides."""
 
     __slots__ = (
         "accelerators", "amounts", "completed", "highest", "missing", "placed", "pods", "running",
-        "shape", "size", "standing", "stuck",
+        "shape", "size", "standing", "stuck", "whole",
     )  # fmt: skip
 
     def __init__(self, workload: Workload, pods: Sequence[Pod], rank: Rank = lambda pod: 0) -> None:
@@ -64,6 +64,8 @@ class Replicas:
         self.placed: Mapping[int, int] = placed
         self.highest = max(standing, default=-1)
         self.missing = self.missing_pods(granted)
+        have_run = self.running + self.completed >= granted
+        self.whole = have_run and not self.missing and self.highest < granted
 
     def missing_pods(self, target: int) -> int:
         """Pods of the first `target` replicas that aren't on a node (or on their way off it). One
