@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from controlplane.engine.nodetable import NodeTable
 from controlplane.engine.placement import PodShape
 from controlplane.engine.shapes import REPELLING
 from controlplane.engine.snapshot import Node
@@ -47,15 +48,20 @@ class Blockers:
 class NodeColumns:
     """Nodes by name, and what their labels, taints and states mean for any shape. Read-only."""
 
-    def __init__(self, nodes: Iterable[Node], closed: Iterable[str] = ()) -> None:
-        self.nodes = sorted(nodes, key=lambda node: node.name)
-        self.names = [node.name for node in self.nodes]
-        self.position = {name: i for i, name in enumerate(self.names)}
-        shut = frozenset(closed)
-        self._state = np.array([_state(node, shut) for node in self.nodes], dtype=np.int64)
-        self._taints, self._taint_sets = _coded([_repelling(node) for node in self.nodes])
+    def __init__(self, table: NodeTable, closed: Iterable[str] = ()) -> None:
+        self._table = table
+        self.nodes, self.names, self.position = table.nodes, table.names, table.position
+        self._state = np.where(table.ready, np.where(table.cordoned, CORDON, 0), NEVER)
+        for name in closed:
+            if name in self.position:
+                self._state[self.position[name]] = NEVER
+        # most nodes have no taints: set 0
+        self._taints = np.zeros(len(table), dtype=np.int64)
+        numbers: dict[tuple[Taint, ...], int] = {(): 0}
+        for i, node in table.tainted.items():
+            self._taints[i] = numbers.setdefault(_repelling(node), len(numbers))
+        self._taint_sets = list(numbers)
         self._labels: dict[str, tuple[Column, list[str | None]]] = {}
-        self._allocatable: dict[str, Column] = {}
         self._found: dict[Wishes, Blockers] = {}
 
     def __len__(self) -> int:
@@ -74,11 +80,7 @@ class NodeColumns:
         return found
 
     def allocatable(self, resource: str) -> Column:
-        found = self._allocatable.get(resource)
-        if found is None:
-            amounts = [node.allocatable.get(resource, 0) for node in self.nodes]
-            found = self._allocatable[resource] = np.array(amounts, dtype=np.int64)
-        return found
+        return self._table.column(resource)
 
     def blockers(self, shape: PodShape) -> Blockers:
         found = self._found.get(shape.wishes)
@@ -187,16 +189,8 @@ def _wish(shape: PodShape, key: str) -> str:
     return ", ".join(dict.fromkeys(wishes))
 
 
-def _state(node: Node, closed: frozenset[str]) -> int:
-    if not node.ready or node.name in closed:
-        return NEVER
-    return CORDON if node.unschedulable else 0
-
-
 def _repelling(node: Node) -> tuple[Taint, ...]:
     """Taints that keep pods away; the one that cordoning sets goes when the node is uncordoned."""
-    if not node.taints:
-        return ()
     return tuple(
         taint
         for taint in node.taints

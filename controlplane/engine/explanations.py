@@ -65,7 +65,7 @@ class Explainer:
         if known is None or known[0] is not capacity.table or known[1] != closed:
             if known is None or known[0].names != capacity.table.names:
                 self._gifts = {False: {}, True: {}}  # nodes have other places
-            known = (capacity.table, closed, NodeColumns(capacity.table.nodes, closed))
+            known = (capacity.table, closed, NodeColumns(capacity.table, closed))
             self._known = known
         return known[2]
 

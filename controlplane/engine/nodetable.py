@@ -21,9 +21,11 @@ class NodeTable:
         self.nodes = sorted(nodes, key=lambda node: node.name)
         self.names = [node.name for node in self.nodes]
         self.position = {name: i for i, name in enumerate(self.names)}
-        self.usable: Mask = np.fromiter(
-            (node.ready and not node.unschedulable for node in self.nodes), bool, len(self.nodes)
-        )
+        self.ready: Mask = np.array([node.ready for node in self.nodes], dtype=bool)
+        self.cordoned: Mask = np.array([node.unschedulable for node in self.nodes], dtype=bool)
+        self.usable: Mask = self.ready & ~self.cordoned
+        #: positions of the nodes that have taints
+        self.tainted = {i: node for i, node in enumerate(self.nodes) if node.taints}
         self.allocatable: dict[str, Column] = {}
         for resource in sorted({name for node in self.nodes for name in node.allocatable}):
             self.allocatable[resource] = np.array(
@@ -67,10 +69,14 @@ class NodeTable:
         table = NodeTable.__new__(NodeTable)
         table.nodes = list(self.nodes)
         table.names, table.position = self.names, self.position
-        table.usable = self.usable.copy()
+        table.ready, table.cordoned = self.ready.copy(), self.cordoned.copy()
+        table.tainted = {i: node for i, node in self.tainted.items() if i not in changed}
         for i, node in changed.items():
             table.nodes[i] = node
-            table.usable[i] = node.ready and not node.unschedulable
+            table.ready[i], table.cordoned[i] = node.ready, node.unschedulable
+            if node.taints:
+                table.tainted[i] = node
+        table.usable = table.ready & ~table.cordoned
         resources = {name for node in changed.values() for name in node.allocatable}
         table.allocatable = {
             resource: self.column(resource).copy()

@@ -47,8 +47,11 @@ from controlplane.engine.serving import Service, reserves_at
 from controlplane.engine.sharing import Memo
 from controlplane.engine.snapshot import ClusterSnapshot, Pod, Workload
 from controlplane.engine.steps import Steps
+from controlplane.engine.types import WorkloadKey
 
 __all__ = ["Decision", "PendingDemand", "Plan", "Planner", "Rejection", "Reservation", "plan"]
+
+Decisions = dict[WorkloadKey, Decision]
 
 #: an observation older than this is no ground for a decision, seconds
 STALE_S = 30.0
@@ -68,10 +71,11 @@ class Planner:
         self._index: Index | None = None
         self._memo = Memo()
         self._explainer = Explainer()
+        self._decisions: Decisions = {}
 
     def plan(self, snapshot: ClusterSnapshot, policies: PolicySet, now: float) -> Plan:
         index = self._index = Index.of(snapshot, self._index)
-        cycle = _Cycle(index, snapshot, policies, now, self._memo)
+        cycle = _Cycle(index, snapshot, policies, now, self._memo, self._decisions)
         self._memo.forget_all_but(cycle.jobs)
         return cycle.run(self._explainer)
 
@@ -80,8 +84,15 @@ class _Cycle:
     """The working state of one cycle."""
 
     def __init__(
-        self, index: Index, snapshot: ClusterSnapshot, policies: PolicySet, now: float, memo: Memo
+        self,
+        index: Index,
+        snapshot: ClusterSnapshot,
+        policies: PolicySet,
+        now: float,
+        memo: Memo,
+        decisions: Decisions,
     ) -> None:
+        self._decisions = decisions
         self.index, self.snapshot, self.policies, self.now = index, snapshot, policies, now
         self.memo = memo
         self.rules = Rules(policies, now)
@@ -179,7 +190,11 @@ class _Cycle:
         wake: float | None,
     ) -> Plan:
         commands = [command for job in self.jobs if (command := _command(job)) is not None]
-        decisions = sorted((_decision(job) for job in self.jobs), key=lambda d: d.workload.parts)
+        before = dict(self._decisions)
+        self._decisions.clear()
+        for job in self.jobs:
+            self._decisions[job.key] = _decision(job, before.get(job.key))
+        decisions = sorted(self._decisions.values(), key=lambda d: d.workload.parts)
         return Plan(
             digest=self.index.digest(self.snapshot, self.policies, self.now),
             now=self.now,
@@ -250,8 +265,11 @@ def _may_share(found: Iterable[Served], capacity: Capacity) -> list[Job]:
     return jobs
 
 
-def _decision(job: Job) -> Decision:
+def _decision(job: Job, before: Decision | None) -> Decision:
+    """The decision on a job: the last one, if it is the same in all that a job at rest has."""
     reason = job.reason if job.reason is not None and _may_change(job) else job.fixed or job.reason
+    if before is not None and before.reason is reason and _at_rest(job, before):
+        return before
     return Decision(
         workload=job.workload.key,
         current=job.workload.granted,
@@ -265,6 +283,18 @@ def _decision(job: Job) -> Decision:
         expected_gain=job.expected_gain,
         unblock=job.unblock,
     )
+
+
+def _at_rest(job: Job, before: Decision) -> bool:
+    if job.rejected or job.unblock or before.rejected or before.unblock:
+        return False
+    since = (job.growth_wanted_since, job.short_since, job.expected_gain)
+    if since != (None, None, None):
+        return False
+    if (before.growth_wanted_since, before.short_since, before.expected_gain) != since:
+        return False
+    now = (job.workload.granted, job.target, job.share)
+    return now == (before.current, before.desired, before.share)
 
 
 def _may_change(job: Job) -> bool:

@@ -20,6 +20,7 @@ from controlplane.engine.blockers import (
     Room,
     units_of,
 )
+from controlplane.engine.nodetable import NodeTable
 from controlplane.engine.placement import PodShape
 from controlplane.engine.reasons import Reason, ReasonCode, because
 from controlplane.engine.snapshot import ClusterSnapshot
@@ -107,7 +108,7 @@ class Remedies:
         closed: Iterable[str] = (),
     ) -> Remedies:
         """`free`: node -> resource -> amount. `closed`: nodes that get nothing new."""
-        nodes = NodeColumns(snapshot.nodes, closed)
+        nodes = NodeColumns(NodeTable(snapshot.nodes), closed)
         nothing: Mapping[str, int] = {}
 
         @cache
