@@ -5,6 +5,7 @@ ones. What it takes is gone for whoever comes after.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.engine.damping import bind_back_off, next_demand_history
@@ -13,7 +14,7 @@ from controlplane.engine.jobs import Job
 from controlplane.engine.lifecycle import answer
 from controlplane.engine.ordering import Demand, DemandKind, units_left
 from controlplane.engine.pending import Served, gives, why_pending
-from controlplane.engine.placement import Capacity
+from controlplane.engine.placement import Capacity, PodShape
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.preemption import reclaim_unit
 from controlplane.engine.quota import QuotaLedger
@@ -41,6 +42,8 @@ class Service:
         self.capacity, self.quota, self.policies = capacity, quota, policies
         self._jobs, self._history, self._now = jobs, history, now
         self._donors: dict[tuple[bool, str], Donors] = {}
+        #: pods that would start, by priority and shape
+        self._to_start: Counter[tuple[int, PodShape]] = Counter()
         self._unserved: dict[tuple[object, ...], Served] = {}
         self._hopeless: dict[tuple[object, ...], tuple[Rejection, ...]] = {}
         self._protects = any(queue.protect_nominal for queue in policies.queues.values())
@@ -48,12 +51,18 @@ class Service:
 
     def serve(self, demands: Iterable[Demand]) -> list[Served]:
         found = []
+        demands = list(demands)
+        for demand in demands:
+            if demand.kind is DemandKind.START:
+                self._to_start[demand.priority, demand.shape] += demand.pods_per_unit
         for demand in demands:
             units = units_left(demand)
             if units:
                 served = self._one(demand, units)
                 self._tell(served)
                 found.append(served)
+                if demand.kind is DemandKind.START and not served.deferred:
+                    self._to_start[demand.priority, demand.shape] -= demand.pods_per_unit
         return found
 
     # -- one demand --------------------------------------------------------------------------
@@ -98,14 +107,17 @@ class Service:
 
     def _is_shared_out(self, demand: Demand) -> bool:
         """Whether a start that would find places gets them by its queue's objective, with all its
-        equals: the shortest first, not whoever came first."""
+        equals: the shortest first, not whoever came first. Where there are places for all that
+        would start, nobody has to be chosen."""
         queue = self.policies.queues.get(demand.queue)
         if demand.kind is not DemandKind.START or queue is None:
             return False
         if queue.objective is not Objective.COMPLETION_TIME or demand.firm:
             return False
-        pods = demand.pods_per_unit
-        return self.capacity.fitting(demand.shape, pods, demand.within) >= pods
+        pods, all_pods = demand.pods_per_unit, self._to_start[demand.priority, demand.shape]
+        if self.capacity.fitting(demand.shape, pods, demand.within) < pods:
+            return False
+        return self.capacity.fitting(demand.shape, all_pods) < all_pods
 
     def _backs_off(self, demand: Demand) -> Reason | None:
         history = self._history.get(demand.name)
