@@ -5,7 +5,6 @@ ones. What it takes is gone for whoever comes after.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.engine.damping import bind_back_off, next_demand_history
@@ -14,7 +13,7 @@ from controlplane.engine.jobs import Job
 from controlplane.engine.lifecycle import answer
 from controlplane.engine.ordering import Demand, DemandKind, units_left
 from controlplane.engine.pending import Served, gives, why_pending
-from controlplane.engine.placement import Capacity, PodShape
+from controlplane.engine.placement import Capacity
 from controlplane.engine.policy import PolicySet
 from controlplane.engine.preemption import reclaim_unit
 from controlplane.engine.quota import QuotaLedger
@@ -24,6 +23,10 @@ from controlplane.engine.reservations import Reserved
 from controlplane.engine.snapshot import DemandHistory
 from controlplane.engine.types import Objective, ReclaimPolicy
 from controlplane.engine.victims import Donors, Step
+
+#: below so many times its minimum an equal share is too little for everybody to start at once.
+#: On half of the public workloads of Pollux 2 is 6 % slower than 4 at load 2.0, and equal at 0.5
+CROWDED = 4.0
 
 
 class Service:
@@ -42,8 +45,7 @@ class Service:
         self.capacity, self.quota, self.policies = capacity, quota, policies
         self._jobs, self._history, self._now = jobs, history, now
         self._donors: dict[tuple[bool, str], Donors] = {}
-        #: pods that would start, by priority and shape
-        self._to_start: Counter[tuple[int, PodShape]] = Counter()
+        self._shares: dict[tuple[int, str], float] = {}
         self._unserved: dict[tuple[object, ...], Served] = {}
         self._hopeless: dict[tuple[object, ...], tuple[Rejection, ...]] = {}
         self._protects = any(queue.protect_nominal for queue in policies.queues.values())
@@ -51,18 +53,12 @@ class Service:
 
     def serve(self, demands: Iterable[Demand]) -> list[Served]:
         found = []
-        demands = list(demands)
-        for demand in demands:
-            if demand.kind is DemandKind.START:
-                self._to_start[demand.priority, demand.shape] += demand.pods_per_unit
         for demand in demands:
             units = units_left(demand)
             if units:
                 served = self._one(demand, units)
                 self._tell(served)
                 found.append(served)
-                if demand.kind is DemandKind.START and not served.deferred:
-                    self._to_start[demand.priority, demand.shape] -= demand.pods_per_unit
         return found
 
     # -- one demand --------------------------------------------------------------------------
@@ -107,17 +103,34 @@ class Service:
 
     def _is_shared_out(self, demand: Demand) -> bool:
         """Whether a start that would find places gets them by its queue's objective, with all its
-        equals: the shortest first, not whoever came first. Where there are places for all that
-        would start, nobody has to be chosen."""
+        equals: the shortest first, not whoever came first. Where an equal share is well above its
+        minimum, nobody has to be chosen."""
         queue = self.policies.queues.get(demand.queue)
         if demand.kind is not DemandKind.START or queue is None:
             return False
         if queue.objective is not Objective.COMPLETION_TIME or demand.firm:
             return False
-        pods, all_pods = demand.pods_per_unit, self._to_start[demand.priority, demand.shape]
+        pods = demand.pods_per_unit
         if self.capacity.fitting(demand.shape, pods, demand.within) < pods:
             return False
-        return self.capacity.fitting(demand.shape, all_pods) < all_pods
+        return self._equal_share(demand) < CROWDED * pods * demand.accelerator[1]
+
+    def _equal_share(self, demand: Demand) -> float:
+        """Accelerators for each job of a demand's priority: what they hold and what is free."""
+        resource = demand.accelerator[0]
+        key = (demand.priority, resource)
+        if key not in self._shares:
+            equals = [
+                job
+                for job in self._jobs
+                if job.workload.priority == demand.priority and job.accelerators[0] == resource
+            ]
+            held = sum(
+                job.target * job.accelerators[1] for job in equals if not job.workload.suspended
+            )
+            units = held + self.capacity.free_later(resource)
+            self._shares[key] = units / max(1, len(equals))
+        return self._shares[key]
 
     def _backs_off(self, demand: Demand) -> Reason | None:
         history = self._history.get(demand.name)
