@@ -23,9 +23,9 @@ def test_wheel_installs_and_every_module_imports(tmp_path: Path) -> None:
     source = tmp_path / "trainer_runtime"
     source.mkdir()
     package = ROOT / "trainer_runtime"
-    for path in [*package.glob("*.*"), *package.glob("examples/*.py")]:
+    for path in (p for p in package.rglob("*.*") if p.is_file() and "__pycache__" not in p.parts):
         target = source / path.relative_to(package)
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     build = [sys.executable, "-c", "import setuptools.build_meta as b; b.build_wheel('../dist')"]
     (tmp_path / "dist").mkdir()

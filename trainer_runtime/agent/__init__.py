@@ -1,0 +1,1 @@
+"""`concertina-run`: starts the ranks of a node, standbys, and the membership authority."""

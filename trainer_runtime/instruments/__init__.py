@@ -1,0 +1,1 @@
+"""What a training step costs and where: phases, stragglers, log rules."""

@@ -1,0 +1,1 @@
+"""Other libraries as users of the runtime."""

@@ -1,0 +1,1 @@
+"""Ready training set-ups by name: `concertina-run --recipe NAME`."""
