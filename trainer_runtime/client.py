@@ -87,6 +87,7 @@ class Client:
         self.finished = False
         self.refused: str | None = None
         self.local_host = "127.0.0.1"
+        self.peer_address = ""  # where this replica's part of the next group listens
         self._min_replicas = min_replicas
         self._on_superseded = on_superseded
         self._quorum: Quorum | None = None
@@ -164,7 +165,7 @@ class Client:
             self.working(Phase.PARKED)
             self._say(
                 "park", epoch=self.claim.state_epoch, step=self.claim.step, live=self.claim.live,
-                failed=failed, leaving=self.leaving,
+                failed=failed, leaving=self.leaving, address=self.peer_address,
             )  # fmt: skip
 
     def next_quorum(self, timeout: float) -> Quorum | None:
@@ -264,7 +265,7 @@ class Client:
                 epoch=claim.epoch, state_epoch=claim.state_epoch, step=claim.step,
                 live=claim.live, parked=claim.parked, quorum=claim.quorum, leaving=self.leaving,
                 checkpoint_step=claim.checkpoint_step, epoch_floor=claim.epoch_floor,
-                min_replicas=self._min_replicas,
+                min_replicas=self._min_replicas, address=self.peer_address,
             )  # fmt: skip
             self._changed.notify_all()
 

@@ -51,6 +51,7 @@ class Member:
     step: int
     checkpoint_step: int
     leaving: bool = False
+    address: str = ""
     phase: str = Phase.COMPUTE
     counter: int = -1
     heard_at: float = 0.0
@@ -99,7 +100,7 @@ class Membership:
             id=member, name=said["name"], order=order * 1_000_000 + self._orders,
             parked=said["parked"], live=said["live"], epoch=said["state_epoch"], step=said["step"],
             checkpoint_step=said.get("checkpoint_step", -1), leaving=said.get("leaving", False),
-            heard_at=now, moved_at=now,
+            address=said.get("address", ""), heard_at=now, moved_at=now,
         )  # fmt: skip
         self.last_step = max(self.last_step, said["step"] if said["live"] else 0)
         back = self.missing.pop(member, None) is not None
@@ -134,6 +135,7 @@ class Membership:
         known.parked, known.heard_at, known.moved_at = True, now, now
         known.live, known.epoch, known.step = said["live"], said["epoch"], said["step"]
         known.leaving = known.leaving or said.get("leaving", False)
+        known.address = said.get("address", known.address)
         self.last_step = max(self.last_step, known.step if known.live else 0)
         out: list[Message] = []
         if member in self.quorum and said.get("failed"):
@@ -313,6 +315,7 @@ class Membership:
             Peer(
                 id=m.id, name=m.name, step=m.step if m.live else 0,
                 copies=m is not source and not (m.live and (m.epoch, m.step) == newest),
+                address=m.address,
             )
             for m in staying
         )  # fmt: skip

@@ -33,12 +33,14 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One member of a quorum, as published. `copies` says that it needs the source's state."""
+    """One member of a quorum, as published. `copies` says that it needs the source's state,
+    `address` (host:port) where its part of the next group listens; empty if it said none."""
 
     id: str
     name: str
     step: int
     copies: bool
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
