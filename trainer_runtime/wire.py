@@ -26,6 +26,8 @@ MAX_BYTES = 4 * 1024 * 1024
 MAX_TEXT = 4096
 MAX_NAME = 253
 MAX_LIST = 4096
+MAX_PHASES = 32
+MAX_WORD = 32
 _MAX_TIME = 2.0**36  # year 4147: what a date can still hold
 _MOST = 1e15  # no measurement is larger, and sums of such numbers stay finite
 _MAX_SMALL = 2**31 - 1
@@ -150,13 +152,30 @@ def _list_of(parse_item: Parse) -> Parse:
     return parse
 
 
+def _mapping_of(parse_key: Parse, parse_item: Parse, most: int) -> Parse:
+    def parse(path: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise WireError(path, value, "must be a JSON object")
+        if len(value) > most:
+            raise WireError(path, len(value), f"must have at most {most} entries")
+        return {
+            parse_key(f"{path} (a name)", key): parse_item(f"{path}.{_shown(key)}", item)
+            for key, item in value.items()
+        }
+
+    return parse
+
+
 _small = _integer(0, _MAX_SMALL)
+_positive = _integer(1, _MAX_SMALL)
 _big = _integer(0, _MAX_BIG)
 _time = _number(0.0, _MAX_TIME)
 _duration = _number(0.0, _MOST)
 _rate = _number(0.0, _MOST)
 _value = _number(-_MOST, _MOST)
 _name = _text(MAX_NAME)
+_word = _text(MAX_WORD)
+_phases = _mapping_of(_word, _rate, MAX_PHASES)
 _names = _list_of(_name)
 _state = _one_of(TrainerState)
 _stage_name = _one_of(RecoveryStage)
@@ -193,7 +212,8 @@ class Heartbeat(Message):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership(Message):
     """Who trains together from here on. `world_size` 0 with state `waiting` means below the
-    minimum; `min_replicas` is that minimum. `members` are replica names in rank order."""
+    minimum; `min_replicas` is that minimum. `members` are replica names in rank order; each has
+    `ranks_per_replica` of the world's ranks."""
 
     kind: ClassVar[MessageKind] = MessageKind.MEMBERSHIP
     quorum_id: int = _need(_big)
@@ -201,6 +221,7 @@ class Membership(Message):
     members: tuple[str, ...] = _need(_names)
     state: TrainerState = _may(_state, TrainerState.TRAINING)  # noqa: RUF009
     min_replicas: int | None = _may(_small)
+    ranks_per_replica: int | None = _may(_positive)
     step: int | None = _may(_big)
 
 
@@ -209,6 +230,10 @@ class Step(Message):
     """Progress after the commit of step number `step` (steps committed since the job began).
 
     `samples_per_s` and `tokens_per_s` are over the whole job, over the time since the last report.
+    Of the replica that reports, means a step over the same time: `phases_ms` by phase, and
+    `data_wait_ms`. `mfu` is the model FLOPs utilisation, 1.0 being the devices' peak; `grad_norm`
+    is this step's, before clipping; `tokens` counts since training began; `bytes_moved` over the
+    network by the replica that reports, since the last report.
     """
 
     kind: ClassVar[MessageKind] = MessageKind.STEP
@@ -223,26 +248,17 @@ class Step(Message):
     tokens_per_s: float | None = _may(_rate)
     step_ms: float | None = _may(_rate)
     gradient_noise_scale: float | None = _may(_value)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale(Message):
-    """A planned change of size took effect. `pause_s` is what it cost the replicas that stayed."""
-
-    kind: ClassVar[MessageKind] = MessageKind.SCALE
-    from_replicas: int = _need(_small)
-    to_replicas: int = _need(_small)
-    quorum_id: int = _need(_big)
-    step: int | None = _may(_big)
-    joined: tuple[str, ...] = _may(_names, ())
-    left: tuple[str, ...] = _may(_names, ())
-    pause_s: float | None = _may(_duration)
+    grad_norm: float | None = _may(_rate)
+    mfu: float | None = _may(_rate)
+    phases_ms: Mapping[str, float] | None = _may(_phases)
+    data_wait_ms: float | None = _may(_rate)
+    tokens: int | None = _may(_big)
     bytes_moved: int | None = _may(_big)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """One stage of a recovery; `start_s` counts from the recovery's `started_at`."""
+    """One stage of a recovery or a resize; `start_s` counts from its beginning."""
 
     stage: RecoveryStage = _need(_stage_name)  # noqa: RUF009
     start_s: float = _need(_duration)
@@ -253,23 +269,47 @@ def _stage(path: str, value: Any) -> StageTime:
     return _build(StageTime, path, value)
 
 
+_stages = _list_of(_stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale(Message):
+    """A planned change of size took effect. `pause_s` is what it cost the replicas that stayed,
+    `stages` what it was spent on."""
+
+    kind: ClassVar[MessageKind] = MessageKind.SCALE
+    from_replicas: int = _need(_small)
+    to_replicas: int = _need(_small)
+    quorum_id: int = _need(_big)
+    step: int | None = _may(_big)
+    joined: tuple[str, ...] = _may(_names, ())
+    left: tuple[str, ...] = _may(_names, ())
+    pause_s: float | None = _may(_duration)
+    bytes_moved: int | None = _may(_big)
+    stages: tuple[StageTime, ...] = _may(_stages, ())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery(Message):
     """An interruption and how it was overcome. `cause` is a short word such as `replica_lost`,
-    `replica_hung`, `restart`; `duration_s` is the downtime; `step` the first one committed
-    afterwards; `lost` and `joined` name replicas."""
+    `replica_hung` (a hang: its training thread made no progress), `replica_failed`, `step_failed`,
+    `restart`; `duration_s` is the downtime; `step` the first one committed afterwards; `lost` and
+    `joined` name replicas. `source` is the replica whose state was taken over, or `checkpoint`, and
+    `bytes_moved` what the replica that reports sent or received of it."""
 
     kind: ClassVar[MessageKind] = MessageKind.RECOVERY
-    cause: str = _need(_text(32))
+    cause: str = _need(_word)
     started_at: float = _need(_time)
     duration_s: float = _need(_duration)
-    stages: tuple[StageTime, ...] = _need(_list_of(_stage))
+    stages: tuple[StageTime, ...] = _need(_stages)
     quorum_id: int | None = _may(_big)
     step: int | None = _may(_big)
     lost: tuple[str, ...] = _may(_names, ())
     joined: tuple[str, ...] = _may(_names, ())
     repeated_steps: int | None = _may(_big)
     detail: str = _may(_text(MAX_TEXT, empty=True), "")
+    bytes_moved: int | None = _may(_big)
+    source: str | None = _may(_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +327,9 @@ class Checkpoint(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMatch(Message):
-    """A log rule matched, or `missing` says that what it expects did not come."""
+    """A log rule matched, or `missing` says that what it expects did not come. `reason` is a word
+    (`instruments.logrules.Reason`); `value` the number found, unknown if there is none or it isn't
+    finite."""
 
     kind: ClassVar[MessageKind] = MessageKind.LOG_MATCH
     rule: str = _need(_name)
@@ -295,17 +337,20 @@ class LogMatch(Message):
     line: str = _may(_text(MAX_TEXT, empty=True), "")
     value: float | None = _may(_value)
     missing: bool = _may(_boolean, False)
+    reason: str | None = _may(_word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler(Message):
-    """A replica is slower than its peers: robust z-score of its own work's time."""
+    """A replica is slower than its peers: robust z-score of its own work's time a sample.
+    `cleared`: it was, and isn't any more."""
 
     kind: ClassVar[MessageKind] = MessageKind.STRAGGLER
     replica: str = _need(_name)
     z_score: float = _need(_value)
     work_ms: float | None = _may(_rate)
     median_ms: float | None = _may(_rate)
+    cleared: bool = _may(_boolean, False)
 
 
 _KINDS: tuple[type[Message], ...] = (
@@ -389,6 +434,8 @@ def _plain(value: Any) -> Any:
         return value.value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
     return value
 
 

@@ -27,19 +27,32 @@ def envelope(*messages: Any, **changes: Any) -> dict[str, Any]:
 
 EVERY_KIND = (
     wire.Heartbeat(seq=0, at=1.0, state=wire.TrainerState.TRAINING, quorum_id=3, step=2),
-    wire.Membership(seq=1, at=1.0, quorum_id=3, world_size=2, members=("a", "b"), min_replicas=1),
+    wire.Membership(
+        seq=1, at=1.0, quorum_id=3, world_size=4, members=("a", "b"), min_replicas=1,
+        ranks_per_replica=2,
+    ),
     wire.Step(seq=2, at=1.0, step=5, loss=2.25, learning_rate=0.001, samples_per_s=80.0),
-    wire.Scale(seq=3, at=1.0, from_replicas=2, to_replicas=3, quorum_id=4, joined=("c",)),
+    wire.Scale(
+        seq=3, at=1.0, from_replicas=2, to_replicas=3, quorum_id=4, joined=("c",),
+        stages=(wire.StageTime(stage=wire.RecoveryStage.RENDEZVOUS, start_s=0.0, duration_s=1.5),),
+    ),
     wire.Recovery(
         seq=4, at=1.0, cause="replica_lost", started_at=0.5, duration_s=0.25, lost=("c",),
         stages=(
             wire.StageTime(stage=wire.RecoveryStage.DETECT, start_s=0.0, duration_s=0.125),
             wire.StageTime(stage=wire.RecoveryStage.FIRST_STEP, start_s=0.125, duration_s=0.125),
         ),
+        bytes_moved=2**40, source="a",
     ),
     wire.Checkpoint(seq=5, at=1.0, step=5, complete=True, path="/x", size_bytes=9),
     wire.LogMatch(seq=6, at=1.0, rule="nan", line="loss nan", value=1.5),
     wire.Straggler(seq=7, at=1.0, replica="b", z_score=4.5, work_ms=200.0, median_ms=90.0),
+    wire.LogMatch(seq=8, at=1.0, rule="step", missing=True, reason="missing_start"),
+    wire.Straggler(seq=9, at=1.0, replica="b", z_score=0.5, cleared=True),
+    wire.Step(
+        seq=10, at=1.0, step=6, grad_norm=0.5, mfu=0.375, data_wait_ms=1.25, tokens=2**40,
+        bytes_moved=12, phases_ms={"data": 1.25, "forward_backward": 150.0},
+    ),
 )  # fmt: skip
 
 
@@ -95,6 +108,34 @@ def test_unknown_fields_are_ignored() -> None:
         (envelope(STEP | {"loss": float("nan")}), "messages[0].loss", "must be finite"),
         (envelope(STEP | {"loss": 10**400}), "messages[0].loss", "must be finite"),
         (envelope(STEP | {"samples_per_s": -1}), "messages[0].samples_per_s", "at least 0"),
+        (envelope(STEP | {"mfu": -0.1}), "messages[0].mfu", "at least 0"),
+        (envelope(STEP | {"grad_norm": float("inf")}), "messages[0].grad_norm", "must be finite"),
+        (envelope(STEP | {"tokens": 1.5}), "messages[0].tokens", "must be a whole number"),
+        (envelope(STEP | {"bytes_moved": -1}), "messages[0].bytes_moved", "between 0"),
+        (envelope(STEP | {"data_wait_ms": "1"}), "messages[0].data_wait_ms", "must be a number"),
+        (envelope(STEP | {"phases_ms": [1]}), "messages[0].phases_ms", "must be a JSON object"),
+        (envelope(STEP | {"phases_ms": {"a": -1}}), "messages[0].phases_ms.'a'", "at least 0"),
+        (envelope(STEP | {"phases_ms": {"a": None}}), "messages[0].phases_ms.'a'", "a number"),
+        (envelope(STEP | {"phases_ms": {"": 1}}), "messages[0].phases_ms (a name)", "not be empty"),
+        (
+            envelope(STEP | {"phases_ms": {"x" * 33: 1}}),
+            "messages[0].phases_ms (a name)", "at most 32 characters",
+        ),
+        (
+            envelope(STEP | {"phases_ms": {str(i): 1 for i in range(33)}}),
+            "messages[0].phases_ms", "at most 32 entries",
+        ),
+        (
+            envelope({"seq": 1, "kind": "membership", "at": 1.0, "quorum_id": 1, "world_size": 1,
+                      "members": ["a"], "ranks_per_replica": 0}),
+            "messages[0].ranks_per_replica", "between 1",
+        ),
+        (
+            envelope({"seq": 1, "kind": "scale", "at": 1.0, "from_replicas": 1, "to_replicas": 2,
+                      "quorum_id": 1, "stages": [{"stage": "abort"}]}),
+            "messages[0].stages[0].start_s", "is required",
+        ),
+        (envelope(RECOVERY | {"source": ""}), "messages[0].source", "must not be empty"),
         (envelope(STEP, STEP), "messages[1].seq", "must rise"),
         (
             envelope(RECOVERY | {"stages": [{"stage": "nap", "start_s": 0, "duration_s": 0}]}),
