@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch.distributed import PrefixStore, ProcessGroupGloo, TCPStore
+from torch.distributed import PrefixStore, ProcessGroupGloo, ReduceOp, TCPStore
 
 # Above this size pairs connect on first use: the eager full mesh costs more than it saves.
 LAZY_ABOVE = 8
@@ -66,6 +66,24 @@ def _shut(own: set[int], peers: set[tuple[str, int]]) -> int:
                 each.shutdown(socket.SHUT_RDWR)
                 count += 1
     return count
+
+
+class Pending:
+    """Operations under way. The tensors belong to them until `wait` has returned."""
+
+    def __init__(self, group: Group, works: list[Any]) -> None:
+        self._group, self._works = group, works
+
+    def wait(self) -> None:
+        """Until all are done. Raises GroupError, as soon as one fails or the group is aborted."""
+        works, self._works = self._works, []
+        try:
+            for work in works:
+                work.wait()
+        except RuntimeError as error:
+            raise GroupError(f"epoch {self._group.epoch}: {error}") from None
+        if self._group.aborted:
+            raise GroupError(f"epoch {self._group.epoch}: aborted")
 
 
 class Group:
@@ -152,26 +170,68 @@ class Group:
 
     # ---- operations ------------------------------------------------------------------------
 
-    def _do(self, start: Callable[[Any], list[Any]]) -> None:
+    def _start(self, start: Callable[[Any], list[Any]]) -> Pending:
         group = self._pg
         if self.aborted or group is None:
             raise GroupError(f"epoch {self.epoch}: the group is gone")
         try:
-            for work in start(group):
-                work.wait()
+            return Pending(self, start(group))
         except RuntimeError as error:
             raise GroupError(f"epoch {self.epoch}: {error}") from None
-        if self.aborted:
-            raise GroupError(f"epoch {self.epoch}: aborted")
+
+    def _do(self, start: Callable[[Any], list[Any]]) -> None:
+        self._start(start).wait()
+
+    def start_sum(self, tensors: list[torch.Tensor]) -> Pending:
+        """`sum` in the background: every rank starts the same operations in the same order."""
+        if self.size == 1:
+            return Pending(self, [])
+        return self._start(lambda group: [group.allreduce([each]) for each in tensors])
+
+    def start_broadcast(self, tensor: torch.Tensor, root: int) -> Pending:
+        """`broadcast` in the background."""
+        if self.size == 1:
+            return Pending(self, [])
+        return self._start(lambda group: [group.broadcast(tensor, root)])
 
     def sum(self, tensors: list[torch.Tensor]) -> None:
         """Each tensor becomes the sum over all ranks, in place; all in flight together."""
         if self.size > 1:
-            self._do(lambda group: [group.allreduce([each]) for each in tensors])
+            self.start_sum(tensors).wait()
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> None:
+        """The tensor of rank `root` goes to all others, in place."""
         if self.size > 1:
-            self._do(lambda group: [group.broadcast(tensor, root)])
+            self.start_broadcast(tensor, root).wait()
+
+    def minimum(self, value: int) -> int:
+        """The least of all ranks' values (64 bits)."""
+        if self.size == 1:
+            return value
+        least = torch.tensor([value], dtype=torch.int64)
+        self._do(lambda group: [group.allreduce([least], ReduceOp.MIN)])
+        return int(least)
+
+    def barrier(self) -> None:
+        """Until every rank has come here. A sum, so that it needs no connections of its own."""
+        self.sum([torch.zeros(1)])
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """Every rank's `data`, by rank. For small ones: all are padded to the longest."""
+        if self.size == 1:
+            return [bytes(data)]
+        sizes = [int(size) for size in self._all_gather(torch.tensor([len(data)]))]
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: len(data)] = torch.frombuffer(bytearray(data) or bytearray(1), dtype=torch.uint8)[
+            : len(data)
+        ]
+        every = self._all_gather(padded) if padded.numel() else [padded] * self.size
+        return [each[:size].numpy().tobytes() for each, size in zip(every, sizes, strict=True)]
+
+    def _all_gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        self._do(lambda group: [group.allgather([every], [mine])])
+        return every
 
     def send(self, data: torch.Tensor, to: int) -> None:
         """Send a flat uint8 tensor; the receiver knows its size."""
