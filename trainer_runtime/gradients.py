@@ -44,9 +44,14 @@ class Gradients:
     def copy(self) -> list[torch.Tensor]:
         return [buffer.clone() for buffer in self.flat.values()]
 
-    def clip(self, most: float) -> None:
-        """Scale down to a global norm of at most `most`; after the reduction, so alike on all."""
-        torch.nn.utils.clip_grad_norm_(self.parameters, most)
+    def clip(self, most: float) -> float:
+        """Scale down to a global norm of at most `most`; after the reduction, so alike on all.
+        Returns the norm before."""
+        return float(torch.nn.utils.clip_grad_norm_(self.parameters, most))
+
+    def scale(self, factor: float) -> None:
+        for buffer in self.flat.values():
+            buffer.mul_(factor)
 
     def sum_in_order(
         self, group: Group, mine: dict[int, list[torch.Tensor]], owners: list[int]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from trainer_runtime.batch import BatchPolicy, BatchRule
 from trainer_runtime.protocol import parse_address
 
 # Field -> environment variable. An argument of `from_env` wins.
@@ -31,6 +32,10 @@ class TrainerOptions:
     fixed order, so that weights are the same to the last bit under any history of sizes; it costs
     a broadcast a micro-batch. `group_timeout` bounds a reduction whose peers are silent and that
     nobody aborts.
+
+    `batch_policy` `scale` lets the batch follow the replicas (`global_batch` is that of
+    `base_replicas`), and the learning rate the batch, by `lr_rule`; see batch.py. A step in which
+    the script's own code fails is tried again, at most `retries` times within `retry_window`.
     """
 
     authority: str
@@ -51,6 +56,12 @@ class TrainerOptions:
     group_timeout: float = 120.0
     leave_timeout: float = 5.0  # for a leaving replica that can't reach the authority
     report_every: float = 0.5
+    batch_policy: str = "preserve"
+    base_replicas: int = 1
+    lr_rule: str | Callable[[float], float] = "none"
+    lr_ramp_steps: int = 0
+    retries: int = 3
+    retry_window: float = 600.0
 
     def __post_init__(self) -> None:
         parse_address(self.authority, what="authority (CONCERTINA_AUTHORITY)")
@@ -63,13 +74,21 @@ class TrainerOptions:
             )
         if self.checkpoint_every < 0 or (self.total_steps is not None and self.total_steps < 1):
             raise ValueError("checkpoint_every and total_steps: must not be negative")
+        if self.batch_policy not in tuple(BatchPolicy):
+            known = " or ".join(BatchPolicy)
+            raise ValueError(f"batch_policy: must be {known} (got {self.batch_policy!r})")
+        if self.retries < 0 or self.retry_window <= 0:
+            raise ValueError("retries: must not be negative; retry_window: must be above 0")
+        _ = self.batch  # refuses what is wrong with the others
         if not self.job or not self.replica:
             raise ValueError("job and replica: must not be empty")
 
     @property
-    def shards(self) -> int:
-        """Micro-batches in a global batch."""
-        return -(-self.global_batch // self.micro_batch)
+    def batch(self) -> BatchRule:
+        return BatchRule(
+            self.global_batch, self.micro_batch, BatchPolicy(self.batch_policy),
+            self.base_replicas, self.lr_rule, self.lr_ramp_steps,
+        )  # fmt: skip
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None, **given: Any) -> TrainerOptions:

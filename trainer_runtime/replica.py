@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from trainer_runtime.batch import Ramp
 from trainer_runtime.sampler import ElasticSampler
 from trainer_runtime.state import (
     Packed,
@@ -44,8 +45,9 @@ class Counters:
 
 
 class ReplicaState:
-    """Model with its buffers, optimizer, scheduler, sampler's cursor, random state, counters, and
-    whatever else the script gives as `extra` (each with state_dict and load_state_dict)."""
+    """Model with its buffers, optimizer, scheduler, gradient scaler, sampler's cursor, random
+    state, counters, and whatever else the script gives as `extra` (each with state_dict and
+    load_state_dict)."""
 
     def __init__(
         self,
@@ -54,10 +56,11 @@ class ReplicaState:
         sampler: ElasticSampler,
         scheduler: Scheduler | None = None,
         extra: dict[str, Stateful] | None = None,
+        scaler: Any = None,
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
-        self.scheduler, self.extra = scheduler, extra or {}
-        self.counters = Counters()
+        self.scheduler, self.extra, self.scaler = scheduler, extra or {}, scaler
+        self.counters, self.ramp = Counters(), Ramp()
 
     def begin_attempt(self) -> None:
         self.counters.attempt = uuid.uuid4().hex[:16]
@@ -69,6 +72,8 @@ class ReplicaState:
                 "model": dict(self.model.state_dict()),
                 "optimizer": self.optimizer.state_dict(),
                 "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+                "scaler": self.scaler.state_dict() if self.scaler else None,
+                "ramp": [self.ramp.start, self.ramp.target, self.ramp.since],
                 "sampler": self.sampler.state_dict(),
                 "extra": {name: each.state_dict() for name, each in self.extra.items()},
                 "random": random_state(),
@@ -96,6 +101,8 @@ class ReplicaState:
                 )
         if (self.scheduler is None) != (tree["scheduler"] is None):
             raise StateError("scheduler: only one of state and script has one")
+        if (self.scaler is None) != (tree.get("scaler") is None):
+            raise StateError("scaler: only one of state and script has one")
         if self.extra.keys() != tree["extra"].keys():
             raise StateError(
                 f"extra: the state has {sorted(tree['extra'])}, the script {sorted(self.extra)}"
@@ -106,6 +113,9 @@ class ReplicaState:
         self.optimizer.load_state_dict(_own_copies(tree["optimizer"]))
         if self.scheduler is not None:
             self.scheduler.load_state_dict(tree["scheduler"])
+        if self.scaler is not None:
+            self.scaler.load_state_dict(tree["scaler"])
+        self.ramp = Ramp(*tree.get("ramp", ()))
         for name, each in self.extra.items():
             each.load_state_dict(_own_copies(tree["extra"][name]))
         set_random_state(tree["random"])

@@ -49,9 +49,9 @@ class ElasticSampler:
     def epoch(self) -> int:
         return self.cursor // self.length
 
-    def batch(self) -> list[int]:
-        """Indices of the next global batch, in order. The cursor stays: see `advance`."""
-        return self.at(self.cursor, self.global_batch)
+    def batch(self, count: int | None = None) -> list[int]:
+        """Indices of the next global batch (or `count`), in order; the cursor stays."""
+        return self.at(self.cursor, self.global_batch if count is None else count)
 
     def at(self, position: int, count: int) -> list[int]:
         """Indices at positions [position, position + count)."""
@@ -63,9 +63,9 @@ class ElasticSampler:
             position, count = position + here, count - here
         return out
 
-    def advance(self) -> None:
-        """The batch was committed."""
-        self.cursor += self.global_batch
+    def advance(self, count: int | None = None) -> None:
+        """The batch (or `count` samples) was committed."""
+        self.cursor += self.global_batch if count is None else count
 
     def _permute(self, epoch: int, offsets: np.ndarray[Any, Any]) -> list[int]:
         if not self.shuffle or self.length == 1:

@@ -4,17 +4,20 @@
         for done in trainer:
             print(done.step, done.loss)
 
-`load(indices)` gives a batch, `loss(batch)` the SUM of its samples' losses. The gradient is that of
-the mean over the global batch, whatever the number of replicas. Between two steps the group may
-have grown, shrunk or lost a member; the loop doesn't notice.
+`load(indices)` gives a batch, `loss(batch)` the SUM of its samples' losses (or that and the sum of
+their weights). The gradient is that of the mean over the global batch, whatever the number of
+replicas. Between two steps the group may have grown, shrunk or lost a member; the loop doesn't
+notice. A step in which `load`, the model or the optimizer raises is tried again within a budget.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,8 +25,10 @@ from typing import Any
 import torch
 
 from trainer_runtime import checkpoint
+from trainer_runtime.budget import Budget
 from trainer_runtime.client import AuthorityError, Client, Notice
 from trainer_runtime.drain import Drain
+from trainer_runtime.events import Handlers, Resize
 from trainer_runtime.group import Group, GroupError
 from trainer_runtime.keeper import Keeper
 from trainer_runtime.options import TrainerOptions
@@ -45,6 +50,8 @@ class ElasticTrainer:
     """One replica. Not thread-safe: used by the thread that made it.
 
     `tokens_per_sample` is for the reports only; `extra` are further parts of the replicated state.
+    `handlers` are told of changes (events.py). `health_check` runs before a step is tried again
+    after the script's own failure: what it raises ends this replica.
     """
 
     def __init__(
@@ -53,11 +60,14 @@ class ElasticTrainer:
         optimizer: torch.optim.Optimizer,
         *,
         load: Callable[[Sequence[int]], Any],
-        loss: Callable[[Any], torch.Tensor],
+        loss: Callable[[Any], Any],
         samples: int,
         options: TrainerOptions,
         scheduler: Scheduler | None = None,
+        scaler: torch.amp.GradScaler | None = None,
         extra: dict[str, Stateful] | None = None,
+        handlers: Handlers | None = None,
+        health_check: Callable[[], None] | None = None,
         tokens_per_sample: int | None = None,
         telemetry: Telemetry | None = None,
         drain: Drain | None = None,
@@ -66,7 +76,10 @@ class ElasticTrainer:
         sampler = ElasticSampler(
             samples, options.global_batch, seed=options.seed, shuffle=options.shuffle
         )
-        self.state = ReplicaState(model, optimizer, sampler, scheduler, extra)
+        self.state = ReplicaState(model, optimizer, sampler, scheduler, extra, scaler)
+        self.handlers = handlers or Handlers()
+        self._health_check = health_check
+        self._budget = Budget(options.retries, options.retry_window)
         self._tokens = tokens_per_sample
         self.telemetry = telemetry or Telemetry(TelemetryOptions.from_env(), self.log)
         self.reporter = Reporter(
@@ -124,7 +137,8 @@ class ElasticTrainer:
     def step(self) -> StepResult | None:
         """Train until one more step is committed; None when this replica is done: the last step
         is reached, or it was asked to leave. Raises AuthorityError if the authority refuses it,
-        StateError if there are only damaged checkpoints; what `load` and `loss` raise."""
+        StateError if there are only damaged checkpoints; what `load`, `loss` and the optimizer
+        raise, once their budget of retries is spent."""
         while not self._ended:
             if self._group is None and not self._join():
                 break
@@ -139,6 +153,9 @@ class ElasticTrainer:
                 result, stopping = self.stepper.run(self._group, self._clock)
             except (Superseded, GroupError) as error:
                 self._failed(error)
+                continue
+            except Exception as error:
+                self._own_failure(error)
                 continue
             self._after_commit(result)
             if stopping and not self._at_end():
@@ -177,18 +194,21 @@ class ElasticTrainer:
             self._clock.end(RecoveryStage.FIRST_STEP)
             clock, self._clock = self._clock, None
             self.reporter.recovered(clock, step=result.step)
+            self._tell("on_recovery", clock.cause, clock.downtime, result)
             self.log(
                 f"recovered ({clock.cause}) at step {result.step} in {clock.downtime:.3f} s: "
                 + ", ".join(f"{s.stage.value} {s.duration_s * 1000:.0f} ms" for s in clock.stages())
             )
-        rate = self.state.optimizer.param_groups[0]["lr"]
-        samples = self.options.global_batch
+        samples, rate = result.samples, result.learning_rate
         self.reporter.committed(
             step=result.step, loss=result.loss, samples=samples, size=result.world_size,
             tokens=self._tokens * samples if self._tokens else None, rate=float(rate),
         )  # fmt: skip
         every = self.options.checkpoint_every
-        if every and result.step % every == 0 and result.rank == 0:
+        due = bool(every and result.step % every == 0)
+        if self.handlers.should_checkpoint is not None:
+            due = bool(self._tell("should_checkpoint", result)) or due
+        if due and result.rank == 0:
             self.keeper.behind()
 
     # ---- between steps ---------------------------------------------------------------------
@@ -216,6 +236,40 @@ class ElasticTrainer:
         reason = notice.cause if notice else str(error).partition(". ")[0]
         self.log(f"step {self.state.counters.step + 1} given up: {reason}")
         self._park(failed=True)
+
+    def _own_failure(self, error: Exception) -> None:
+        """The script's own code raised: within the budget, the step is tried again with all."""
+        if self.stepper.torn:
+            # Half of an optimizer's step: only a peer or a checkpoint has a state to go on from.
+            with self.client.locked():
+                self.client.claim.live = False
+        if not self._budget.spend(time.monotonic()):
+            self.log(
+                f"giving up: more than {self.options.retries} failures within "
+                f"{self.options.retry_window:g} s; the last: {error!r}"
+            )
+            raise error
+        self.log("".join(traceback.format_exception(error)).rstrip())
+        self._failed(error)
+        # A traceback holds the step's tensors: let go of them before anything is allocated.
+        error.__traceback__ = None
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+        if self._health_check is not None:
+            self._health_check()
+
+    def _tell(self, name: str, *values: Any) -> Any:
+        """Call a handler, if there is one. What it raises is logged and ends nothing."""
+        handler = getattr(self.handlers, name)
+        if handler is None:
+            return None
+        try:
+            return handler(*values)
+        except Exception:
+            self.log(f"handler {name} failed:\n{traceback.format_exc().rstrip()}")
+            return None
 
     def _join(self) -> bool:
         """Wait for a quorum and enter it; whether training goes on."""
@@ -279,6 +333,12 @@ class ElasticTrainer:
             step=self.state.counters.step, least=self.options.min_replicas, before=self._before,
             pause_s=pause, entered=entered, planned=planned,
         )  # fmt: skip
+        if self._before and self._before != group.size:
+            resize = Resize(
+                self._before, group.size, self.state.counters.step, quorum.cause, quorum.joined,
+                quorum.left, quorum.lost, pause,
+            )  # fmt: skip
+            self._tell("on_scale_up" if group.size > self._before else "on_scale_down", resize)
         self.log(
             f"epoch {quorum.epoch}: rank {group.rank} of {group.size} at step "
             f"{self.state.counters.step} ({quorum.cause})"

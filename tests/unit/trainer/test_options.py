@@ -33,8 +33,7 @@ ENV = {"CONCERTINA_AUTHORITY": "127.0.0.1:29400"}
         ({"CONCERTINA_MIN_REPLICAS": "2"}, {"min_replicas": 3}, {"min_replicas": 3}),
         ({"CONCERTINA_CHECKPOINT_DIR": "/c"}, {"seed": None},
          {"checkpoint_dir": Path("/c"), "seed": 0}),
-        ({"CONCERTINA_JOB": "7d"}, {"micro_batch": 3}, {"job": "7d", "shards": 3}),
-        ({}, {"micro_batch": 4}, {"shards": 2}),
+        ({"CONCERTINA_JOB": "7d"}, {"micro_batch": 3}, {"job": "7d", "micro_batch": 3}),
     ],
 )  # fmt: skip
 def test_options(env: dict[str, str], given: dict[str, Any], want: dict[str, Any]) -> None:

@@ -32,6 +32,9 @@ class FakeClient:
     def working(self, phase: Phase) -> None:
         self.phases.append(phase)
 
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     @contextlib.contextmanager
     def commit(self, epoch: int, *, alone: bool) -> Iterator[bool]:
         yield self.allows
@@ -161,3 +164,129 @@ def test_phases_say_who_waits_for_whom() -> None:
     client = FakeClient()
     make_stepper(client, micro_batch=6).run(Group(1, 0, 1), None)
     assert client.phases == [Phase.COMPUTE, Phase.COMPUTE, Phase.REDUCE, Phase.COMPUTE]
+
+
+def stepper_with(loss: Any, scaler: torch.amp.GradScaler | None = None, **options: Any) -> Stepper:
+    """SGD on one weight, 12 samples a step: the loss of sample i is what `loss` makes of it."""
+    usual = {"authority": "h:1", "replica": "r", "global_batch": 12, "shuffle": False}
+    weight = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(weight.weight)
+    optimizer = torch.optim.SGD(weight.parameters(), lr=0.5)
+    state = ReplicaState(weight, optimizer, ElasticSampler(24, 12, shuffle=False), scaler=scaler)
+    settings = TrainerOptions(**usual | options)
+    client: Any = FakeClient()
+    return Stepper(state, client, settings, list, lambda batch: loss(weight.weight, batch))
+
+
+@pytest.mark.parametrize("micro_batch", [1, 5, 12])
+def test_mean_is_by_weight(micro_batch: int) -> None:
+    """Sample i has i tokens, each with loss w*i: the mean over tokens, not over samples."""
+
+    def loss(w: torch.Tensor, batch: list[int]) -> tuple[torch.Tensor, int]:
+        return w.sum() * sum(i * i for i in batch), sum(batch)
+
+    stepper = stepper_with(loss, micro_batch=micro_batch)
+    done, _ = stepper.run(Group(1, 0, 1), None)
+    mean = sum(i * i for i in range(12)) / sum(range(12))  # 506 / 66
+    assert done.loss == pytest.approx(mean, rel=1e-6)
+    weight = next(stepper.state.model.parameters()).item()
+    assert weight == pytest.approx(1 - 0.5 * mean, rel=1e-5)
+
+
+def test_weights_of_nothing_are_refused_and_nothing_is_applied() -> None:
+    stepper = stepper_with(lambda w, batch: (w.sum() * len(batch), 0))
+    with pytest.raises(ValueError, match="loss: the weights of step 1 sum up to 0"):
+        stepper.run(Group(1, 0, 1), None)
+    assert not stepper.torn
+    assert next(stepper.state.model.parameters()).item() == 1.0
+
+
+def test_scaled_gradients_and_a_step_that_overflows() -> None:
+    """An overflow leaves the weights, halves the scale and is a committed step all the same."""
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    factor = [1.0]
+    stepper = stepper_with(lambda w, batch: w.sum() * factor[0] * len(batch), scaler)
+    stepper.run(Group(1, 0, 1), None)
+    weights = next(stepper.state.model.parameters())
+    assert weights.item() == pytest.approx(0.5, rel=1e-6)
+    before = weights.item()
+    factor[0] = float("inf")
+    done, _ = stepper.run(Group(1, 0, 1), None)
+    assert (done.step, weights.item(), scaler.get_scale()) == (2, before, 512.0)
+    other = stepper_with(lambda w, batch: w.sum(), torch.amp.GradScaler("cpu"))
+    other.state.load(stepper.state.pack())
+    assert other.state.scaler.get_scale() == 512.0
+
+
+def test_scaled_batch_moves_cursor_and_rate() -> None:
+    stepper = stepper_with(
+        lambda w, batch: w.sum() * len(batch), batch_policy="scale", base_replicas=2,
+        lr_rule="linear",
+    )  # fmt: skip
+    done, _ = stepper.run(Group(1, 0, 1), None)
+    assert (done.samples, done.learning_rate, done.indices) == (6, 0.25, tuple(range(6)))
+    assert next(stepper.state.model.parameters()).item() == 0.75
+    assert stepper.state.sampler.cursor == 6
+    assert stepper.state.optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_failing_optimizer_leaves_a_torn_state() -> None:
+    stepper = stepper_with(lambda w, batch: w.sum())
+
+    def fails() -> None:
+        raise RuntimeError("the optimizer's own fault")
+
+    stepper.state.optimizer.step = fails  # type: ignore[method-assign,assignment]
+    with pytest.raises(RuntimeError, match="own fault"):
+        stepper.run(Group(1, 0, 1), None)
+    assert stepper.torn
+    assert stepper.state.counters.step == 0
+
+
+class ReadAhead:
+    """A loader that is told what comes."""
+
+    def __init__(self) -> None:
+        self.planned: list[list[tuple[int, ...]]] = []
+        self.asked: list[tuple[int, ...]] = []
+
+    def plan(self, upcoming: list[tuple[int, ...]]) -> None:
+        self.planned.append(upcoming)
+
+    def __call__(self, indices: Sequence[int]) -> torch.Tensor:
+        self.asked.append(tuple(indices))
+        return INPUTS[list(indices)]
+
+
+def test_loader_is_told_what_this_step_and_the_next_use() -> None:
+    client: Any = FakeClient()
+    loader = ReadAhead()
+    made = make_stepper(client, micro_batch=4)
+    stepper = Stepper(made.state, client, made.options, loader, made._loss)
+    for _ in range(2):
+        stepper.run(Group(1, 0, 1), None)
+    assert loader.planned[0][:3] == loader.asked[:3]
+    assert loader.planned[0][3:] == loader.planned[1][:3] == loader.asked[3:]
+
+
+def test_ddp_changes_nothing() -> None:
+    """The same losses as the plain module's, over several micro-batches a step."""
+    import torch.distributed as dist
+
+    from trainer_runtime.ddp import wrap
+
+    client: Any = FakeClient()
+    made = make_stepper(client, micro_batch=5)
+    wrapped = wrap(made.state.model)
+    try:
+        state = ReplicaState(wrapped, made.state.optimizer, made.state.sampler)
+
+        def loss(batch: torch.Tensor) -> torch.Tensor:
+            return (wrapped(batch).squeeze(1) - batch.prod(1)).square().sum()
+
+        state.scheduler = made.state.scheduler
+        stepper = Stepper(state, client, made.options, made._load, loss)
+        losses = [stepper.run(Group(1, 0, 1), None)[0].loss for _ in range(4)]
+        assert losses == pytest.approx(plain_losses(4), rel=1e-12)
+    finally:
+        dist.destroy_process_group()
