@@ -1,4 +1,4 @@
-"""Rules over the lines that ranks print: a pattern, and what it must or must not say.
+r"""Rules over the lines that ranks print: a pattern, and what it must or must not say.
 
     - name: loss
       pattern: 'loss[ =:]+(\S+)'
@@ -25,6 +25,8 @@ from typing import Any, TypedDict
 
 import regex
 import yaml
+
+from trainer_runtime.wire import MOST
 
 MAX_RULES = 100
 MAX_PATTERN = 1000
@@ -218,7 +220,7 @@ def _values(
     rule: LogRule, replica: str, reason: Reason, *, line: str = "", value: float | None = None
 ) -> LogMatchValues:
     missing = reason in (Reason.MISSING_START, Reason.MISSING_RECURRENCE)
-    if value is not None and abs(value) > 1e15:
+    if value is not None and abs(value) > MOST:
         value = None  # more than a report can carry; the line has it
     return LogMatchValues(
         rule=rule.name, replica=replica, line=line, value=value, missing=missing,
@@ -296,12 +298,15 @@ def _pattern(rule: str, field: str, value: object) -> regex.Pattern[str]:
 
 
 def _number(rule: str, field: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise RuleError(rule, field, value, "must be a number")
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
         raise RuleError(rule, field, value, "must be a number that a float holds") from None
+    if math.isnan(number):
+        raise RuleError(rule, field, value, "must be a number")
+    return number
 
 
 def _seconds(rule: str, field: str, value: object) -> float:
