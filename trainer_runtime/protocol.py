@@ -1,8 +1,21 @@
 """Messages between a replica and the membership authority: one JSON object a line over TCP.
 
-Standard library only. Replica to authority: hello, beat, park, leave, bye. Authority to replica:
-welcome, ack, change, quorum, waiting, released, finished, refused. An unknown field is ignored;
-an unknown protocol version is refused by the authority with a sentence that names both.
+Standard library only. An unknown field is ignored; an unknown protocol version is refused with a
+sentence that names both.
+
+Every connection begins with: caller `open {protocol, job, nonce}`, authority `challenge {protocol,
+nonce, proof, term}`, caller `hello {role, proof, ...}`, authority `welcome` or `refused {message}`
+(see handshake.py).
+
+Replica to authority: hello, beat, park, leave, bye. Authority to replica: welcome, ack, change,
+quorum, waiting, released, finished, refused. A replica of several ranks has a connection a rank
+(`lane` of `lanes` in hello); it joins, parks and is lost as a whole.
+
+Agent (what starts the replicas of a node; `role` agent): hello {protocol, job, name, names: of the
+replicas it started}; names {names} when they changed; dead {name, code, epoch}: this replica's
+process has ended for certain, its exit code (negative: signal) and the last epoch that it took up
+(-1: not known); drain {names}: the same as leave, for those that are connected. To an agent:
+expired {name, cause}: given up by the authority, so end its process and start another.
 """
 
 from __future__ import annotations
@@ -13,7 +26,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_LINE = 4 * 1024 * 1024
 
 
