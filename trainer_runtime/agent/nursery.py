@@ -52,13 +52,16 @@ def preload(names: list[str]) -> None:
         import torch.distributed
         import torch.optim.lr_scheduler
 
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # else the step starts OpenMP's
         weight = torch.nn.Parameter(torch.zeros(1))
         weight.grad = torch.zeros(1)
         torch.optim.AdamW([weight]).step()
-    threads = len(list(Path("/proc/self/task").iterdir()))
-    if threads > 1:
+        torch.set_num_threads(threads)
+    running = len(list(Path("/proc/self/task").iterdir()))
+    if running > 1:
         raise RuntimeError(
-            f"--preload: the modules started {threads - 1} threads, which forks don't inherit; "
+            f"--preload: the modules started {running - 1} threads, which forks don't inherit; "
             "leave out those that do"
         )
 
@@ -124,10 +127,9 @@ def perform(control: socket.socket) -> None:
     sys.argv = task["argv"]
     try:
         if task["module"]:
-            sys.path.insert(0, os.getcwd())  # noqa: PTH109
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
-            sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
+            sys.path[0] = str(Path(sys.argv[0]).resolve().parent)  # it was the working directory
             runpy.run_path(sys.argv[0], run_name="__main__")
     except Exception as error:
         write_error(error)

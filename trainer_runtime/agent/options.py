@@ -17,13 +17,14 @@ AUTHORITY_PORT = 29400
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """Times in seconds. `authorities` is empty when this agent's own is the only one."""
+    """Times in seconds."""
 
     script: tuple[str, ...]  # script or module or program, and its arguments
     module: bool
     program: bool  # no Python script: executed as it is
-    replicas: int
-    least: int
+    replicas: int  # at most, on this node; that many are started
+    low: int  # at least, on this node
+    least: int  # at least, of the job
     ranks: int
     standbys: int
     warm_script: bool
@@ -132,7 +133,8 @@ def _options(args: argparse.Namespace) -> AgentOptions:
     authority, host = _authority(args)
     agent = os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"
     return AgentOptions(
-        script=script, module=module, program=args.no_python, replicas=most, least=least * nodes,
+        script=script, module=module, program=args.no_python, replicas=most,
+        low=least, least=least * nodes,
         ranks=ranks, standbys=args.standbys, warm_script=args.warm_script,
         preload="" if args.no_python else args.preload, job=args.rdzv_id or uuid.uuid4().hex[:8],
         agent=agent, authority=authority, host_authority=host, max_restarts=args.max_restarts,

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,10 @@ class Process:
         self.code: int | None = None
         self.ended_at = 0.0
         self.task: dict[str, Any] | None = None
+        self.on_start: Callable[[Process], None] | None = None  # it was given its task
+        self._cancelled = False
+        self.lines = (out, err)
+        self.closed = asyncio.Event()  # all that it printed was read
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._control, theirs = socket.socketpair()
@@ -109,7 +113,8 @@ class Process:
             self._send()
 
     def signal(self, number: int) -> None:
-        """To the process; SIGKILL to its whole group."""
+        """To the process; SIGKILL to its whole group. One that isn't there yet ends as it comes."""
+        self._cancelled = self._cancelled or not self.known
         if self.known and self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 if number == signal.SIGKILL:
@@ -141,7 +146,14 @@ class Process:
             return
         said = json.loads(data)
         self.pid, self.group = said["pid"], said["group"]
-        if self.task is not None:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            self.ended(1)  # it was reaped before we knew it
+            return
+        if self._cancelled:
+            self._forget_control()
+        elif self.task is not None:
             self._send()
 
     def _send(self) -> None:
@@ -149,6 +161,8 @@ class Process:
             self._control.setblocking(True)
             self._control.sendall(json.dumps(self.task).encode() + b"\n")
         self._forget_control()
+        if self.on_start is not None:
+            self.on_start(self)
 
     def _forget_control(self) -> None:
         if self._control.fileno() >= 0:
@@ -168,6 +182,8 @@ class Process:
         self._loop.remove_reader(read)
         os.close(read)
         lines.close()
+        if not self._pipes:
+            self.closed.set()
 
     def _close_pipes(self) -> None:
         for read in list(self._pipes):
@@ -187,9 +203,10 @@ class Replica:
     park_fd: int = -1
     warm: bool = False
     asked_to_leave: bool = False
-    given_up: bool = False  # the agent killed it
+    failed: str = ""  # why it was replaced
+    expired: str = ""  # why the authority gave it up
+    killed: bool = False  # it didn't leave in time
     connected: bool = False
-    started_at: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -209,10 +226,19 @@ class Replica:
         for each in self.processes:
             each.signal(number)
 
-    def took_part(self, port: int) -> bool:
-        """Whether it has ever been seen connected to the authority, which is at `port`."""
+    def prefix(self, place: str) -> None:
+        """What its lines begin with from now on."""
+        for rank, process in enumerate(self.processes):
+            for lines in process.lines:
+                lines.prefix = f"[{place}:{rank}] "
+
+    def took_part(self, ports: Sequence[int]) -> bool:
+        """Whether it has ever been seen connected to an authority at one of `ports`."""
         self.connected = self.connected or any(
-            connected(p.group, port) for p in self.processes if p.known and p.code is None
+            connected(p.group, port)
+            for p in self.processes
+            for port in ports
+            if p.known and p.code is None
         )
         return self.connected
 
