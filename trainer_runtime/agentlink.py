@@ -3,7 +3,7 @@
     link = AgentLink([("127.0.0.1", 29400)], job="default", agent="node-1", on_expired=replace)
     link.start()
     link.started("replica-0")
-    link.dead("replica-0", code=-9, epoch=last_epoch(path))
+    link.dead("replica-0", code=-9, last=last_word(path))  # of CONCERTINA_EPOCH_FILE
     link.drain(["replica-1"])
     link.close()
 
@@ -14,12 +14,13 @@ another one go on without the dead; what can't be sent now is sent when the conn
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainer_runtime.handshake import Secret, open_connection
 from trainer_runtime.protocol import PROTOCOL, ProtocolError, from_line, to_line
@@ -32,15 +33,21 @@ _BUFFER = 1 << 16
 Expired = Callable[[str, str], None]
 
 
-def last_epoch(path: Path) -> int:
-    """The last epoch that a replica took up, from the file that it was given in
-    `CONCERTINA_EPOCH_FILE`; 0 if it took up none, -1 if that isn't known."""
+class LastWord(NamedTuple):
+    """A replica's member id and the last epoch that it took up; empty and -1 if not known."""
+
+    member: str = ""
+    epoch: int = -1
+
+
+def last_word(path: Path) -> LastWord:
+    """From the file that the replica was given in `CONCERTINA_EPOCH_FILE`: one for each start of a
+    process, on a disk of its own host."""
     try:
-        return int(path.read_text() or "0")
-    except FileNotFoundError:
-        return 0
-    except (OSError, ValueError):
-        return -1
+        said = json.loads(path.read_text())
+        return LastWord(str(said["member"]), int(said["epoch"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return LastWord()
 
 
 class AgentLink:
@@ -95,12 +102,14 @@ class AgentLink:
                 self._deaths.pop(name, None)
             self._tell("names", names=sorted(self._names))
 
-    def dead(self, name: str, code: int, *, epoch: int = -1) -> None:
+    def dead(self, name: str, code: int, *, last: LastWord | None = None) -> None:
         """The process of this replica has ended for certain. Only the agent that waited for it may
-        say so: others may go on without it then."""
+        say so: others may go on without it then. Without its last word nobody waits for it, but it
+        still counts where a majority is needed."""
+        last = last or LastWord()
         with self._lock:
             self._names.discard(name)
-            values = {"name": name, "code": code, "epoch": epoch}
+            values = {"name": name, "code": code, "member": last.member, "epoch": last.epoch}
             self._deaths[name] = values
             while len(self._deaths) > _KEPT:
                 self._deaths.popitem(last=False)

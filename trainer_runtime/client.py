@@ -2,20 +2,25 @@
 
 The training thread reads flags (`pending`, `superseded`), reports what it does (`working`) and
 waits in `wait_for_quorum`. The background thread sends heartbeats that carry the training thread's
-own progress counter, takes in what the authority says, and comes back after a lost connection.
+own progress counter, takes in what the authority says, and comes back after a lost connection, to
+another authority if there are several candidates.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from trainer_runtime.handshake import HandshakeError, Secret, open_connection
 from trainer_runtime.protocol import (
     PROTOCOL,
     Phase,
@@ -24,9 +29,12 @@ from trainer_runtime.protocol import (
     from_line,
     to_line,
 )
+from trainer_runtime.route import Route
+from trainer_runtime.succession import Config, History
 
 BEAT_S = 0.2
 _CONNECT_S = 5.0
+_CONNECT_SEVERAL_S = 2.0  # where another candidate can be tried instead
 _BACKOFF_S = (0.05, 1.0)
 _DOUBT_S = 1.0
 _LEASE_SHARE = 0.6  # of the silence after which the authority gives a replica up
@@ -58,22 +66,43 @@ class Claim:
     quorum: tuple[str, ...] = ()
     checkpoint_step: int = -1
     epoch_floor: int = 0
+    key: str = ""
+    term: int = 0
+    term_of: str = ""
+    history: History = field(default_factory=History)
 
 
 class Client:
-    """`on_superseded(notice)` runs in the background thread: it must abort the old group."""
+    """`on_superseded(notice)` runs in the background thread: it must abort the old group.
+
+    `address` may be several, in order of preference. `lane` of `lanes`: this process is one of the
+    ranks of a replica; they share its `member` id. `secret` is taken from the environment if none
+    is given. In the file that CONCERTINA_EPOCH_FILE names, lane 0 leaves its last epoch for the
+    agent that started it."""
 
     def __init__(
         self,
-        address: tuple[str, int],
+        address: tuple[str, int] | Sequence[tuple[str, int]],
         *,
         job: str,
         member: str,
         name: str,
         min_replicas: int,
         on_superseded: Callable[[Notice], None],
+        lane: int = 0,
+        lanes: int = 1,
+        secret: Secret | None = None,
     ) -> None:
-        self.address, self.job, self.member, self.name = address, job, member, name
+        single = isinstance(address, tuple) and len(address) == 2 and isinstance(address[1], int)
+        self._route = Route([address] if single else address)  # type: ignore[list-item, arg-type]
+        self.job, self.member, self.name = job, member, name
+        self.lane, self.lanes = lane, lanes
+        self._secret = secret or Secret.from_env()
+        self._epoch_file = os.environ.get("CONCERTINA_EPOCH_FILE", "") if lane == 0 else ""
+        self._refusals: dict[tuple[str, int], str] = {}
+        self._incarnation = ""
+        self._leave_by: float | None = None  # this authority lacks a majority: try another then
+        self._said_bye = False
         self._lease_s = 0.0
         self._broken_at = time.monotonic()
         self._said_leaving = False
@@ -106,7 +135,14 @@ class Client:
     # ---- for the training thread -----------------------------------------------------------
 
     def start(self) -> None:
+        self._leave_word()
+        self._route.begin()
         self._thread.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Of the authority that is followed, or tried."""
+        return self._route.address
 
     def close(self) -> None:
         """Ends the connection: without a `bye` before, the authority takes it for a death."""
@@ -146,7 +182,11 @@ class Client:
             while self._doubtful(alone):
                 self._wake()
                 self._changed.wait(BEAT_S)
-            yield self.superseded is None and self.claim.epoch == epoch
+            allowed = self.superseded is None and self.claim.epoch == epoch
+            if allowed and self.claim.history.pending:
+                # Its reduction has ended, so that everybody took the quorum up.
+                self.claim.history.activate(self.claim.key)
+            yield allowed
 
     def _doubtful(self, alone: bool) -> bool:
         now = time.monotonic()
@@ -166,6 +206,7 @@ class Client:
             self._say(
                 "park", epoch=self.claim.state_epoch, step=self.claim.step, live=self.claim.live,
                 failed=failed, leaving=self.leaving, address=self.peer_address,
+                **self._told_history(),
             )  # fmt: skip
 
     def next_quorum(self, timeout: float) -> Quorum | None:
@@ -175,10 +216,9 @@ class Client:
             if not self._something():
                 self._changed.wait(timeout)
             quorum, self._quorum = self._quorum, None
-            if quorum is None:
+            if quorum is None or self.released is not None or self._said_bye:
                 return None
-            self.claim.epoch, self.claim.parked = quorum.epoch, False
-            self.claim.quorum = tuple(peer.id for peer in quorum.members)
+            self._take_up(quorum)
             self.pending, self.superseded, self.waiting = self.leaving, None, None
             if self._early is not None and self._early[0] == quorum.epoch:
                 self.pending = True
@@ -188,6 +228,25 @@ class Client:
             self._early = None
             self.working(Phase.PAUSED)
             return quorum
+
+    def _take_up(self, quorum: Quorum) -> None:
+        claim = self.claim
+        claim.epoch, claim.parked, claim.key = quorum.epoch, False, quorum.prefix
+        claim.quorum = tuple(peer.id for peer in quorum.members)
+        claim.term, claim.term_of = quorum.term, self._incarnation
+        if self._route.several:
+            claim.history.take_up(Config(quorum.epoch, quorum.base, quorum.prefix, claim.quorum))
+        self._leave_word()
+
+    def _leave_word(self) -> None:
+        """What the agent will know of this process after its death."""
+        if self._epoch_file:
+            partial = Path(f"{self._epoch_file}.partial")
+            partial.write_text(json.dumps({"member": self.member, "epoch": self.claim.epoch}))
+            partial.replace(self._epoch_file)
+
+    def _told_history(self) -> dict[str, Any]:
+        return {"history": self.claim.history.to_dict()} if self._route.several else {}
 
     def request_leave(self) -> None:
         """The replica wants to go after its current step. Callable from a signal handler."""
@@ -212,7 +271,8 @@ class Client:
 
     def bye(self, reason: str, step: int) -> None:
         with self._changed:
-            self._say("bye", reason=reason, step=step)
+            self._said_bye = True
+            self._say("bye", reason=reason, step=step, epoch=self.claim.epoch)
 
     def locked(self) -> threading.RLock:
         """Held while `claim` is changed together with the state that it describes."""
@@ -240,20 +300,38 @@ class Client:
     def _run(self) -> None:
         delay = _BACKOFF_S[0]
         while not self._closing.is_set():
+            connected = False
             try:
                 self._connect()
-                delay = _BACKOFF_S[0]
+                connected, delay = True, _BACKOFF_S[0]
                 self._talk()
+            except HandshakeError as error:
+                self._refused(str(error))
             except (OSError, ProtocolError):
                 pass
             finally:
                 self._disconnect()
-            if not self._closing.is_set():
+            if self._route.next(connected=connected) and not self._closing.is_set():
                 self._closing.wait(delay)
                 delay = min(delay * 2, _BACKOFF_S[1])
 
+    def _refused(self, why: str) -> None:
+        """Refused for good once every candidate has."""
+        with self._changed:
+            self._refusals[self.address] = why
+            if len(self._refusals) == len(self._route.addresses):
+                self.refused = why
+            self._changed.notify_all()
+
     def _connect(self) -> None:
-        connection = socket.create_connection(self.address, timeout=_CONNECT_S)
+        wait = _CONNECT_S if not self._route.several else _CONNECT_SEVERAL_S
+        connection = socket.create_connection(self.address, timeout=wait)
+        try:
+            shaken, _ = open_connection(connection, self.job, self._secret)
+        except BaseException:
+            connection.close()
+            raise
+        connection.settimeout(_CONNECT_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.local_host = connection.getsockname()[0]
         with self._changed:
@@ -262,10 +340,14 @@ class Client:
             self._said_leaving = self.leaving
             self._say(
                 "hello", protocol=PROTOCOL, job=self.job, member=self.member, name=self.name,
+                proof=shaken.proof("replica", self.member), lane=self.lane, lanes=self.lanes,
+                candidates=len(self._route.addresses),
                 epoch=claim.epoch, state_epoch=claim.state_epoch, step=claim.step,
-                live=claim.live, parked=claim.parked, quorum=claim.quorum, leaving=self.leaving,
+                live=claim.live, parked=claim.parked, quorum=claim.quorum, key=claim.key,
+                term=claim.term, term_of=claim.term_of, leaving=self.leaving,
                 checkpoint_step=claim.checkpoint_step, epoch_floor=claim.epoch_floor,
                 min_replicas=self._min_replicas, address=self.peer_address,
+                **self._told_history(),
             )  # fmt: skip
             self._changed.notify_all()
 
@@ -278,6 +360,7 @@ class Client:
             self._socket, self.connected = None, False
             self._quorum = None  # the authority takes us for dead: it forms another
             self._beats.clear()
+            self._leave_by = None
             self._changed.notify_all()
 
     def _talk(self) -> None:
@@ -286,6 +369,8 @@ class Client:
         buffer, next_beat = b"", 0.0
         while not self._closing.is_set():
             now = time.monotonic()
+            if self._leave_by is not None and now >= self._leave_by and self.claim.parked:
+                return
             if now >= next_beat:
                 self._beat(now)
                 next_beat = now + BEAT_S
@@ -321,6 +406,8 @@ class Client:
             match message["kind"]:
                 case "welcome":
                     self._lease_s = _LEASE_SHARE * message["silence"]
+                    self._incarnation = message["incarnation"]
+                    self._refusals.clear()
                 case "ack":
                     sent = self._beats.pop(message["n"], None)
                     if sent is not None:
@@ -328,18 +415,30 @@ class Client:
                 case "change":
                     notice = self._take_change(message)
                 case "quorum":
-                    self._quorum = Quorum.from_dict(message)
+                    quorum = Quorum.from_dict(message)
+                    # A term that is lower than one that was followed is of the past.
+                    if quorum.term >= self.claim.term:
+                        self._quorum, self._leave_by = quorum, None
                 case "waiting":
                     self.waiting = message
+                    self._bear_minority(bool(message.get("minority")))
                 case "released":
                     self.released = message
+                    self._say("bye", reason="left", epoch=self.claim.epoch)
                 case "finished":
                     self.finished = True
-                case "refused":
-                    self.refused = message["message"]
+                case "refused" if not message.get("retry"):
+                    self._refused(message["message"])
             self._changed.notify_all()
         if notice is not None:
             self._on_superseded(notice)
+
+    def _bear_minority(self, minority: bool) -> None:
+        """Only for so long: the others may have gathered at another candidate."""
+        if not minority or not self._route.several:
+            self._leave_by = None
+        elif self._leave_by is None:
+            self._leave_by = time.monotonic() + self._route.stay()
 
     def _take_change(self, message: dict[str, Any]) -> Notice | None:
         if message["epoch"] != self.claim.epoch:

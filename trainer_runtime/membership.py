@@ -5,18 +5,21 @@ A planned change (join, leave) is announced; the members agree on the step at wh
 the reduction itself, and park. An urgent change (a member lost or hung) makes them abort and park
 at once. When every member still there has parked, the next quorum is formed with all that are
 ready by then, so that changes in flight coalesce. Below the minimum everybody stays parked, state
-in memory.
+in memory. Where several authorities could form quorums, succession.py says whether one may.
 
-Every method returns the messages to send, as (member id, kind, values).
+Every method returns the messages to send, as (member id, kind, values). They go to all lanes of the
+member, or to that named by `lane` in the values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainer_runtime.protocol import Peer, Phase, Quorum
+from trainer_runtime.members import KEEP_LOST, NEW_RANK, Arrival, Member, Timing, admitted, name_of
+from trainer_runtime.protocol import Peer, ProtocolError, Quorum
+from trainer_runtime.succession import Config, History, Lack, Succession
 
 Message = tuple[str, str, dict[str, Any]]
 
@@ -24,50 +27,20 @@ Message = tuple[str, str, dict[str, Any]]
 STEP_FAILED = "step_failed"
 
 
-def name_of(member: str) -> str:
-    """The replica's name in a member id, `name#incarnation`."""
-    return member.rpartition("#")[0] or member
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds. `silence`: no word at all (a stopped process or a lost host). `progress`: the
-    training thread stands still while it should compute. `reconnect`: how long a restarted
-    authority waits for members of the quorum that it was told of."""
-
-    silence: float = 5.0
-    progress: float = 120.0
-    reconnect: float = 5.0
-
-
-@dataclass(slots=True)
-class Member:
-    id: str
-    name: str
-    order: int
-    parked: bool
-    live: bool  # holds a state that was trained or copied
-    epoch: int  # the epoch in which that state was last in step with its peers; 0: never
-    step: int
-    checkpoint_step: int
-    leaving: bool = False
-    address: str = ""
-    phase: str = Phase.COMPUTE
-    counter: int = -1
-    heard_at: float = 0.0
-    moved_at: float = 0.0
-
-
 @dataclass(slots=True)
 class Membership:
-    """One job. `store_of()` gives the port of the store for group set-up, None if not up."""
+    """One job. `store_of()` gives the port of the store for group set-up, None if not up.
+    `succession` only for one of several candidate authorities."""
 
     job: str
     incarnation: str
-    min_replicas: int
+    usual_min: int  # the authority's own; members may want more
     timing: Timing
     store_of: Callable[[], int | None]
+    succession: Succession | None = None
+    term: int = 1
     epoch: int = 0
+    key: str = ""  # the prefix of `quorum`, which tells it from others of its epoch
     quorum: tuple[str, ...] = ()  # ids, in rank order
     members: dict[str, Member] = field(default_factory=dict)
     missing: dict[str, float] = field(default_factory=dict)  # id -> deadline, after our restart
@@ -79,63 +52,115 @@ class Membership:
     _lost: list[str] = field(default_factory=list)
     _left: list[str] = field(default_factory=list)
     _old_names: dict[str, str] = field(default_factory=dict)
-    _told: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    _told: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    _arriving: dict[str, Arrival] = field(default_factory=dict)
+    _leads: bool | None = None  # None: to be worked out again
+    _empty_since: float | None = None
+    _all_left: bool = True  # nobody went without a word, so there is nothing to come back to
+
+    @property
+    def min_replicas(self) -> int:
+        """The most that a present member wants."""
+        return max([self.usual_min, *(m.least for m in self.members.values())])
+
+    def forgettable(self, now: float) -> bool:
+        """Whether nobody has been here for so long that the job can be dropped."""
+        if self.members or self.missing or self._arriving or self._empty_since is None:
+            return False
+        over = self._all_left and (self.succession is None or self.succession.extinct())
+        keep = self.timing.forget * (1 if over else KEEP_LOST)
+        return now - self._empty_since >= keep
 
     # ---- what members say ------------------------------------------------------------------
 
     def hello(self, member: str, said: dict[str, Any], now: float) -> list[Message]:
-        """A replica connected: new, back after a break, or met by a restarted authority."""
-        least = said.get("min_replicas")
-        if isinstance(least, int):
-            self.min_replicas = max(self.min_replicas, least)
-        epoch, claimed = said["epoch"], tuple(said.get("quorum", ()))
-        welcome = {"incarnation": self.incarnation, "silence": self.timing.silence}
+        """A replica connected: new, back after a break, or met by a restarted authority. One of
+        several lanes waits until all are here. Raises ProtocolError if they don't fit together."""
+        lane, lanes = said.get("lane", 0), said.get("lanes", 1)
+        arrival = self._arriving.setdefault(member, Arrival(lanes))
+        if arrival.lanes != lanes or lane in arrival.said or not 0 <= lane < lanes:
+            if not arrival.said:
+                del self._arriving[member]
+            raise ProtocolError(
+                f"lane: {lane} of {lanes} of {member} doesn't fit lanes {sorted(arrival.said)} of "
+                f"{arrival.lanes} that are here"
+            )
+        arrival.said[lane] = said
+        self._empty_since = None
+        self.term = max(self.term, said.get("term", 0) + (said.get("term_of") != self.incarnation))
+        welcome = {"incarnation": self.incarnation, "silence": self.timing.silence, "lane": lane}
         out: list[Message] = [(member, "welcome", welcome)]
-        if epoch > self.epoch and claimed:
-            out += self._adopt(epoch, claimed, now)
-        self.epoch = max(self.epoch, epoch, said.get("epoch_floor", 0))
-        order = self.quorum.index(member) if member in self.missing else len(self.quorum)
-        self._orders += 1
-        self.members[member] = Member(
-            id=member, name=said["name"], order=order * 1_000_000 + self._orders,
-            parked=said["parked"], live=said["live"], epoch=said["state_epoch"], step=said["step"],
-            checkpoint_step=said.get("checkpoint_step", -1), leaving=said.get("leaving", False),
-            address=said.get("address", ""), heard_at=now, moved_at=now,
-        )  # fmt: skip
-        self.last_step = max(self.last_step, said["step"] if said["live"] else 0)
-        back = self.missing.pop(member, None) is not None
-        if not said["parked"] and not back:
-            # It trains in an epoch that has gone on without it: fenced out, it may come again.
-            out.append((member, "change", self._change(epoch, urgent=True, cause="fenced")))
+        if not arrival.complete:
             return out
-        if self.finished and not said["live"]:
+        del self._arriving[member]
+        return out + self._arrived(member, arrival.in_order(), now)
+
+    def _arrived(self, member: str, said: Sequence[dict[str, Any]], now: float) -> list[Message]:
+        first, parked = said[0], all(each["parked"] for each in said)
+        epoch, claimed = first["epoch"], tuple(first.get("quorum", ()))
+        key, out = first.get("key", ""), list[Message]()
+        if epoch > self.epoch and claimed:
+            out += self._adopt(epoch, claimed, key, now)
+        for each in said:
+            self._learn(each)
+            self.epoch = max(self.epoch, each["epoch"], each.get("epoch_floor", 0))
+        same = all((each["epoch"], each.get("key", "")) == (epoch, key) for each in said)
+        back = member in self.missing and key == self.key and (parked or same)
+        self._orders += 1
+        order = (self.quorum.index(member) if back else NEW_RANK, self._orders)
+        self.members[member] = admitted(member, said, order, now)
+        self._leads = None
+        self.last_step = max(self.last_step, first["step"] if first["live"] else 0)
+        if self.missing.pop(member, None) is not None and not back:
+            self._drop(member, first["name"])
+            out += self._urgent("replica_lost", 0.0)
+        if not parked and not back:
+            # It trains in an epoch that has gone on without it: fenced out, it may come again.
+            out += [
+                (member, "change",
+                 self._change(each["epoch"], urgent=True, cause="fenced") | {"lane": lane})
+                for lane, each in enumerate(said) if not each["parked"]
+            ]  # fmt: skip
+            return out
+        if self.finished and not first["live"]:
             return [*out, (member, "finished", {})]
-        if self.changing and not said["parked"]:
+        if self.changing and not parked:
             urgent = self.changing == "urgent"
             out.append((member, "change", self._change(epoch, urgent=urgent, cause=self.cause)))
         return out + self._plan_change("restarted" if back else "joined") + self._next(now)
+
+    def _learn(self, said: dict[str, Any]) -> None:
+        if self.succession is not None:
+            self.succession.history.learn(History.from_dict(said.get("history")))
+            self.epoch = max(self.epoch, self.succession.history.newest_epoch)
+            self._leads = None
 
     def beat(self, member: str, said: dict[str, Any], now: float) -> list[Message]:
         """Progress of a training thread; answered, so that the member's lease goes on."""
         known = self.members.get(member)
         if known is None:
             return []
-        known.heard_at = now
-        if (said["counter"], said["phase"]) != (known.counter, known.phase):
-            known.counter, known.phase, known.moved_at = said["counter"], said["phase"], now
+        lane = said.get("lane", 0)
+        known.lanes[lane].beat(said["counter"], said["phase"], now)
         if not known.parked:
             self.last_step = max(self.last_step, said.get("step", 0))
-        return [(member, "ack", {"n": said["n"]})]
+        if self._leads is None:
+            self._leads = self._lack(self.members.values()) is None
+        # Without an answer its lease ends: another authority may be the one that leads.
+        return [(member, "ack", {"n": said["n"], "lane": lane})] if self._leads else []
 
     def park(self, member: str, said: dict[str, Any], now: float) -> list[Message]:
         """A member stopped between steps (or after a failed one) and waits for the next quorum."""
         known = self.members.get(member)
         if known is None:
             return []
-        known.parked, known.heard_at, known.moved_at = True, now, now
-        known.live, known.epoch, known.step = said["live"], said["epoch"], said["step"]
+        lane = said.get("lane", 0)
+        known.lanes[lane].stopped(now)
         known.leaving = known.leaving or said.get("leaving", False)
-        known.address = said.get("address", known.address)
+        if lane == 0:
+            known.live, known.epoch, known.step = said["live"], said["epoch"], said["step"]
+            known.address = said.get("address", known.address)
+        self._learn(said)
         self.last_step = max(self.last_step, known.step if known.live else 0)
         out: list[Message] = []
         if member in self.quorum and said.get("failed"):
@@ -153,13 +178,15 @@ class Membership:
         return self._plan_change("leaving") + self._next(now)
 
     def bye(self, member: str, said: dict[str, Any], now: float) -> list[Message]:
-        """A member goes for good: it reached the last step, or its own code failed."""
+        """A member goes for good: it reached the last step, was released (`left`), or its own code
+        failed. It takes up nothing more."""
+        self._gone(member, said.get("epoch", -1))
         known = self.members.get(member)
         if known is None:
-            return []
+            return self._next(now)
         if said.get("reason") != "finished":
             return self.lost(member, now, cause="replica_failed")
-        self.finished = True
+        self.finished = self._all_left = True
         self.last_step = max(self.last_step, said.get("step", 0))
         del self.members[member]
         self.quorum = tuple(each for each in self.quorum if each != member)
@@ -173,12 +200,45 @@ class Membership:
     ) -> list[Message]:
         """A member's connection ended, or it was expired `age` seconds after its last sign."""
         known = self.members.pop(member, None)
+        arriving = self._arriving.pop(member, None)
         self.missing.pop(member, None)
         self._told.pop(member, None)
+        self._leads = None
+        out: list[Message] = []
+        if arriving is not None or (known is not None and len(known.lanes) > 1):
+            out = [(member, "close", {})]  # its other lanes
         if known is None or member not in self.quorum:
-            return self._next(now)
+            return out + self._next(now)
         self._drop(member, known.name)
-        return self._urgent(cause, age) + self._next(now)
+        return out + self._urgent(cause, age) + self._next(now)
+
+    def dead(self, said: dict[str, Any], now: float) -> list[Message]:
+        """An agent saw this replica's process end: nobody waits for it, and it votes no more."""
+        member = said.get("member", "")
+        if member:
+            self._gone(member, said["epoch"])
+        out: list[Message] = []
+        for each in [*self.members, *self._arriving, *self.missing]:
+            if each != member and (member or name_of(each) != said["name"]):
+                continue
+            if each in self.missing:
+                del self.missing[each]
+                self._drop(each, name_of(each))
+                out += self._urgent("replica_lost", 0.0)
+            else:
+                out += [(each, "close", {}), *self.lost(each, now)]
+        return out + self._next(now)
+
+    def drain(self, names: Iterable[str], now: float) -> list[Message]:
+        """The replicas of these names shall leave after the step that they are in."""
+        wanted = set(names)
+        drained = [m.id for m in self.members.values() if m.name in wanted]
+        return [message for member in drained for message in self.leave(member, now)]
+
+    def _gone(self, member: str, last_epoch: int) -> None:
+        if self.succession is not None and last_epoch >= 0:
+            self.succession.gone(member, last_epoch)
+            self._leads = None
 
     def tick(self, now: float) -> list[Message]:
         """Expire who is silent or stands still. The caller closes the lost ones' connections."""
@@ -187,34 +247,31 @@ class Membership:
             del self.missing[member]
             self._drop(member, name_of(member))
             out += self._urgent("replica_lost", 0.0)
-        for member in self.expired(now):
-            known = self.members[member]
-            silent = now - known.heard_at > self.timing.silence
-            since = known.heard_at if silent else known.moved_at
-            out += [(member, "close", {})]
+        for member, since in self.expired(now):
+            out += [(member, "close", {"cause": "replica_hung"})]
             out += self.lost(member, now, cause="replica_hung", age=now - since)
         if self._stuck(now):
             out += self._urgent("reduction_stuck", self.timing.progress)
+        if self.members or self.missing or self._arriving:
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = now
         return out + self._next(now)
 
-    def expired(self, now: float) -> list[str]:
-        """Members without any word, or that compute without progress, for too long."""
-        return [
-            m.id
+    def expired(self, now: float) -> list[tuple[str, float]]:
+        """Members of which a lane is silent, or computes without progress, and since when."""
+        since = {
+            m.id: [lane.given_up_since(now, self.timing) for lane in m.lanes]
             for m in self.members.values()
-            if now - m.heard_at > self.timing.silence
-            or (
-                not m.parked
-                and m.phase == Phase.COMPUTE
-                and now - m.moved_at > self.timing.progress
-            )
-        ]
+        }
+        found = [(member, [t for t in times if t is not None]) for member, times in since.items()]
+        return [(member, min(times)) for member, times in found if times]
 
     # ---- how a quorum follows another ------------------------------------------------------
 
-    def _adopt(self, epoch: int, claimed: Iterable[str], now: float) -> list[Message]:
+    def _adopt(self, epoch: int, claimed: Iterable[str], key: str, now: float) -> list[Message]:
         """After our own restart: take over the quorum that a member says it trains in."""
-        self.epoch, self.quorum = epoch, tuple(claimed)
+        self.epoch, self.quorum, self.key = epoch, tuple(claimed), key
         self.missing = {
             member: now + self.timing.reconnect
             for member in self.quorum
@@ -224,7 +281,7 @@ class Membership:
         out: list[Message] = []
         for member in self.members.values():
             if member.id in self.quorum:
-                member.order = self.quorum.index(member.id)
+                member.order = (self.quorum.index(member.id), 0)
             elif not member.parked:
                 change = self._change(member.epoch, urgent=True, cause="fenced")
                 out.append((member.id, "change", change))
@@ -233,6 +290,7 @@ class Membership:
     def _drop(self, member: str, name: str) -> None:
         self.quorum = tuple(each for each in self.quorum if each != member)
         self._lost.append(name)
+        self._all_left = False
 
     def _change(self, epoch: int, *, urgent: bool, cause: str, age: float = 0.0) -> dict[str, Any]:
         return {
@@ -258,8 +316,9 @@ class Membership:
     def _stuck(self, now: float) -> bool:
         """All of the quorum wait in a reduction that doesn't end."""
         running = self._running()
-        return bool(running) and all(
-            m.phase == Phase.REDUCE and now - m.moved_at > self.timing.progress for m in running
+        since = [m.reducing_since() for m in running]
+        return bool(since) and all(
+            each is not None and now - each > self.timing.progress for each in since
         )
 
     def _next(self, now: float) -> list[Message]:
@@ -269,12 +328,21 @@ class Membership:
         parked = sorted((m for m in self.members.values() if m.parked), key=lambda m: m.order)
         staying = [m for m in parked if not m.leaving]
         out = self._release([m for m in parked if m.leaving], staying)
+        lack = self._lack(staying)
+        if lack is not None:
+            return out + self._wait(staying, lack)
         if len(staying) < max(1, self.min_replicas):
             return out + self._wait(staying)
         store = self.store_of()
         if store is None:
             return out
         return out + self._form(staying, store, now)
+
+    def _lack(self, members: Iterable[Member]) -> Lack | None:
+        """Of a quorum of those of these members that stay."""
+        if self.succession is None:
+            return None
+        return self.succession.lack({m.id for m in members if not m.leaving})
 
     def _release(self, leaving: list[Member], staying: list[Member]) -> list[Message]:
         """Let the leaving go. The last one that holds the newest state writes a checkpoint."""
@@ -285,21 +353,26 @@ class Membership:
             holders = [m for m in leaving if m.live and (m.epoch, m.step) == newest]
             writer = holders[0].id if holders else None
         for member in leaving:
-            self._left.append(member.name)
+            if member.id in self.quorum:
+                self._left.append(member.name)
             self._told.pop(member.id, None)
             del self.members[member.id]
             self.quorum = tuple(each for each in self.quorum if each != member.id)
         return [(m.id, "released", {"checkpoint": m.id == writer}) for m in leaving]
 
-    def _wait(self, staying: list[Member]) -> list[Message]:
+    def _wait(self, staying: list[Member], lack: Lack | None = None) -> list[Message]:
+        have, need = len(staying), self.min_replicas
+        values: dict[str, Any] = {"epoch": self.epoch, "members": [m.name for m in staying]}
+        if lack is not None:
+            have, need = lack.have, lack.need
+            values |= {"minority": True, "absent": [name_of(each) for each in lack.absent]}
         out: list[Message] = []
         for member in staying:
-            word = (len(staying), member is staying[0])
+            word = (have, need, member is staying[0], lack)
             if self._told.get(member.id) != word:
                 self._told[member.id] = word
-                values = {"have": len(staying), "need": self.min_replicas, "reporter": word[1],
-                          "epoch": self.epoch, "members": [m.name for m in staying]}  # fmt: skip
-                out.append((member.id, "waiting", values))
+                said = {"have": have, "need": need, "reporter": word[2], **values}
+                out.append((member.id, "waiting", said))
         return out
 
     def _form(self, staying: list[Member], store: int, now: float) -> list[Message]:
@@ -308,8 +381,9 @@ class Membership:
         if newest is not None:
             source = next(m for m in live if (m.epoch, m.step) == newest)
         else:
-            source = max(staying, key=lambda m: (m.checkpoint_step, -m.order))
+            source = max(staying, key=lambda m: m.checkpoint_step)
         self.epoch += 1
+        self.key = f"{self.job}/{self.incarnation}/{self.epoch}"
         joined = tuple(m.name for m in staying if m.id not in self._old_names)
         peers = tuple(
             Peer(
@@ -322,14 +396,22 @@ class Membership:
         quorum = Quorum(
             epoch=self.epoch, members=peers, source=source.id,
             origin="peer" if newest is not None else "start", store_port=store,
-            prefix=f"{self.job}/{self.incarnation}/{self.epoch}", last_step=self.last_step,
+            prefix=self.key, last_step=self.last_step, term=self.term, base=self._consented(),
             cause=self.cause, lost=tuple(self._lost), left=tuple(self._left), joined=joined,
         )  # fmt: skip
         self.quorum = tuple(m.id for m in staying)
+        if self.succession is not None:
+            self.succession.history.take_up(
+                Config(quorum.epoch, quorum.base, quorum.prefix, self.quorum)
+            )
+        self._leads = None
         self._old_names = {m.id: m.name for m in staying}
         self._lost, self._left, self._told = [], [], {}
-        self.changing, self.cause, self.finished = "", "", False
-        for member in staying:
-            member.parked, member.phase, member.moved_at = False, Phase.PAUSED, now
-            # Until it says otherwise its state is the old one, so `epoch` and `step` stay.
+        self.changing, self.cause, self.finished, self._all_left = "", "", False, True
+        for rank, member in enumerate(staying):
+            member.begin(self.epoch, rank, now)
         return [(m.id, "quorum", quorum.to_dict()) for m in staying]
+
+    def _consented(self) -> int:
+        """The highest epoch of which enough members are here to follow it."""
+        return self.succession.history.newest_epoch if self.succession is not None else 0

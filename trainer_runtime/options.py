@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer_runtime.batch import BatchPolicy, BatchRule
-from trainer_runtime.protocol import parse_address
+from trainer_runtime.protocol import parse_addresses
 
 # Field -> environment variable. An argument of `from_env` wins.
 VARIABLES = {
@@ -64,7 +64,7 @@ class TrainerOptions:
     retry_window: float = 600.0
 
     def __post_init__(self) -> None:
-        parse_address(self.authority, what="authority (CONCERTINA_AUTHORITY)")
+        parse_addresses(self.authority, what="authority (CONCERTINA_AUTHORITY)")
         for name in ("global_batch", "micro_batch", "min_replicas"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: must be at least 1 (got {getattr(self, name)})")

@@ -12,10 +12,11 @@ quorum, waiting, released, finished, refused. A replica of several ranks has a c
 (`lane` of `lanes` in hello); it joins, parks and is lost as a whole.
 
 Agent (what starts the replicas of a node; `role` agent): hello {protocol, job, name, names: of the
-replicas it started}; names {names} when they changed; dead {name, code, epoch}: this replica's
-process has ended for certain, its exit code (negative: signal) and the last epoch that it took up
-(-1: not known); drain {names}: the same as leave, for those that are connected. To an agent:
-expired {name, cause}: given up by the authority, so end its process and start another.
+replicas it started}; names {names} when they changed; dead {name, code, member, epoch}: this
+replica's process has ended for certain; its exit code (negative: signal), its member id and the
+last epoch that it took up (empty and -1: not known); drain {names}: the same as leave, for those
+that are connected. To an agent: expired {name, cause}: given up by the authority, so end its
+process and start another.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class Quorum:
     when that state is live, `start` when nobody has one: the source then loads the newest whole
     checkpoint or starts afresh, and says which. `last_step` is the highest step known to have been
     committed, `cause` why the epoch changed, `lost` the names of members that went without leaving.
+    `term` rises with each authority that takes a job over, `base` is the highest epoch with whose
+    consent this one was formed (succession.py).
     """
 
     epoch: int
@@ -77,6 +80,8 @@ class Quorum:
     lost: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    term: int = 0
+    base: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,7 +96,7 @@ class Quorum:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Quorum:
-        values = {each.name: raw[each.name] for each in fields(cls)}
+        values = {each.name: raw[each.name] for each in fields(cls) if each.name in raw}
         values["members"] = tuple(Peer(**peer) for peer in raw["members"])
         for name in ("lost", "left", "joined"):
             values[name] = tuple(values[name])
@@ -119,3 +124,11 @@ def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{what}: must be host:port, such as 127.0.0.1:29400 (got {text!r})")
     return host.strip("[]"), int(port)
+
+
+def parse_addresses(text: str, *, what: str = "address") -> list[tuple[str, int]]:
+    """`host:port[,host:port...]`, in order of preference. Raises ValueError naming `what`."""
+    addresses = [parse_address(each.strip(), what=what) for each in text.split(",")]
+    if len(set(addresses)) < len(addresses):
+        raise ValueError(f"{what}: names an authority twice (got {text!r})")
+    return addresses

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainer_runtime.authority import check, parse
+from trainer_runtime.authority import parse
+from trainer_runtime.lines import check
 from trainer_runtime.options import TrainerOptions
 from trainer_runtime.protocol import (
     Peer,
