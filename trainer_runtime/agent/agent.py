@@ -26,7 +26,7 @@ from trainer_runtime.agent.logs import Console
 from trainer_runtime.agent.options import AgentOptions
 from trainer_runtime.agent.ports import HeldPort
 from trainer_runtime.agent.processes import Nursery, NurseryError, Process, Replica
-from trainer_runtime.agentlink import AgentLink, last_epoch
+from trainer_runtime.agentlink import AgentLink, last_word
 from trainer_runtime.handshake import Secret
 from trainer_runtime.protocol import parse_address
 
@@ -320,8 +320,8 @@ class Agent:
             return
         if replica.code and self._link is not None:
             # Certain now, of all its ranks: others may go on without it at once.
-            epoch = last_epoch(self.launcher.epoch_file(replica.name))
-            self._link.dead(replica.name, replica.code, epoch=epoch)
+            last = last_word(self.launcher.epoch_file(replica.name))
+            self._link.dead(replica.name, replica.code, last=last)
         if self.slots.get(replica.slot) is replica:
             del self.slots[replica.slot]
         if replica.code == 0 and not replica.asked_to_leave and not self._finished:
