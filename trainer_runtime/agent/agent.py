@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import secrets
 import shutil
 import signal
 import time
@@ -24,6 +25,7 @@ from trainer_runtime.agent.intents import Intents, how_it_ended
 from trainer_runtime.agent.launch import Launcher, common_environment
 from trainer_runtime.agent.logs import Console
 from trainer_runtime.agent.options import AgentOptions
+from trainer_runtime.agent.place import open_link, wait_for_name
 from trainer_runtime.agent.ports import HeldPort
 from trainer_runtime.agent.processes import Nursery, NurseryError, Process, Replica
 from trainer_runtime.agentlink import AgentLink, last_word
@@ -91,6 +93,9 @@ class Agent:
         if host is not None:
             self._held = HeldPort(*host)
         address = self.options.authority or f"127.0.0.1:{self._held.port if self._held else 0}"
+        if not self.options.authority and Secret.from_env() is None:
+            # Only this agent's own processes have business there.
+            os.environ["CONCERTINA_SECRET"] = secrets.token_hex(16)
         self._ports = [parse_address(each)[1] for each in address.split(",")]
         return address
 
@@ -105,30 +110,17 @@ class Agent:
         if self._held is not None and not self.stopping:
             self._start_authority()
         if not self.stopping:
-            self._link = self._open_link(address)
+            self._link = open_link(self.options, address, self._loop, self.expired, self.log)
             self.grow(self.options.replicas)
             self._refill()
         self._end_if_empty()
 
     async def _found(self, address: str) -> bool:
-        """Wait until DNS knows one of the authorities: a pod's name comes after the pod."""
-        until, delay, said = time.monotonic() + self.options.dns_timeout, 0.1, False
-        names = [parse_address(each) for each in address.split(",")]
-        while not self.stopping:
-            for host, port in names:
-                with contextlib.suppress(OSError):
-                    await self._loop.getaddrinfo(host, port)
-                    return True
-            if time.monotonic() > until:
-                seconds = self.options.dns_timeout
-                self._give_up(f"authority {address}: no such host for {seconds:g} s", UNAVAILABLE)
-                break
-            if not said:
-                self.log(f"waits for the name of the authority, {address}")
-                said = True
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._over.wait(), delay)
-            delay = min(2 * delay, 5.0)
+        wait = self.options.dns_timeout
+        if await wait_for_name(address, wait, lambda: self.stopping, self._over, self.log):
+            return True
+        if not self.stopping:
+            self._give_up(f"authority {address}: no such host for {wait:g} s", UNAVAILABLE)
         return False
 
     def _start_authority(self) -> None:
@@ -149,20 +141,6 @@ class Agent:
             self._start_authority()
         else:
             self._give_up(f"authority ended {_INNER_RESTARTS + 1} times, at last with {how}")
-
-    def _open_link(self, address: str) -> AgentLink:
-        """To the authorities: what this agent knows for certain, and whom they gave up."""
-
-        def hear(name: str, cause: str) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.expired, name, cause)
-
-        link = AgentLink(
-            [parse_address(each) for each in address.split(",")], job=self.options.job,
-            agent=self.options.agent, on_expired=hear, secret=Secret.from_env(), log=self.log,
-        )  # fmt: skip
-        link.start()
-        return link
 
     def expired(self, name: str, cause: str) -> None:
         """The authority gave a replica up: it is killed, and its end brings the replacement."""

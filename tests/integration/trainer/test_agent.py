@@ -70,23 +70,22 @@ def test_sigkill_of_the_agent_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_the_nursery_killed_disturbs_nobody(tmp_path: Path) -> None:
-    with Launcher(tmp_path, "--replicas", "1") as run:
-        step = run.wait_world(1)
+    text = "import signal\nprint('up')\nsignal.pause()\n"
+    with Launcher(tmp_path, "--preload", "json", script=script(tmp_path, text)) as run:
+        run.wait_said("up")
         rank = run.rank_pids(1)[0]
-        parents = {
-            pid: Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            for pid in run.pids()
-        }
         # All have the nursery's command line; it is the one whose group is its own.
         nursery = next(
-            pid for pid, words in parents.items()
-            if any("nursery" in word for word in words) and os.getpgid(pid) == pid
+            pid for pid in run.pids()
+            if b"agent.nursery" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            and os.getpgid(pid) == pid
         )  # fmt: skip
         os.kill(nursery, signal.SIGKILL)
         run.wait_said("the nursery ended: started again")
-        run.wait_world(1, beyond=step + 20)
         assert Path(f"/proc/{rank}").exists()
-        time_replacement(run, rank, 1)
+        os.kill(rank, signal.SIGKILL)
+        run.wait_said("takes its place")
+        run.wait_said("up", 2)
 
 
 def test_the_authority_killed_is_started_again_at_its_port(tmp_path: Path) -> None:
@@ -99,6 +98,26 @@ def test_the_authority_killed_is_started_again_at_its_port(tmp_path: Path) -> No
         assert run.wait_said(r"listening on 127.0.0.1:(\d+)", 2)[1] == port
         run.wait_world(2, beyond=step + 50)
         assert "takes its place" not in run.said()
+
+
+def test_a_stopped_rank_is_given_up_killed_and_replaced(tmp_path: Path) -> None:
+    with Launcher(tmp_path, "--nproc-per-node", "2") as run:
+        step = run.wait_world(2)
+        rank = run.rank_pids(2)[0]
+        os.kill(rank, signal.SIGSTOP)
+        run.wait_said(r"lost \(given up by the authority: replica_hung\)")
+        run.wait_world(2, beyond=step)
+        wait_for("the stopped one is gone", lambda: not Path(f"/proc/{rank}").exists())
+
+
+def test_the_authority_s_name_is_waited_for(tmp_path: Path) -> None:
+    with Launcher(
+        tmp_path, "--authority", "nobody.invalid:29400", "--dns-timeout", "0.3",
+        "--preload", "json", script=script(tmp_path, ""),
+    ) as run:  # fmt: skip
+        assert run.wait() == codes.UNAVAILABLE
+        assert "waits for the name of the authority" in run.said()
+        assert "nobody.invalid:29400: no such host" in run.said().splitlines()[-1]
 
 
 def test_too_many_failures_end_the_agent_with_the_reason(tmp_path: Path) -> None:
