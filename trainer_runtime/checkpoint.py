@@ -16,7 +16,9 @@ import torch
 
 from trainer_runtime.state import Packed, StateError
 
-_FORMAT = b"concertina training state 1\n"
+_FORMAT = b"concertina training state 2\n"
+# Formats that are read, and the method of their checksum.
+_READ = {_FORMAT: "xxh3", b"concertina training state 1\n": "crc32"}
 _NAME = re.compile(r"step-(\d{12})\.state")
 
 
@@ -65,7 +67,8 @@ def read(path: Path) -> Packed:
     """Raises StateError, naming the file, if it isn't a whole checkpoint of this format."""
     try:
         with path.open("rb") as file:
-            if file.readline() != _FORMAT:
+            kind = _READ.get(file.readline(64))
+            if kind is None:
                 raise StateError(f"{path}: not a checkpoint of this format")
             about = json.loads(file.readline())
             head = file.read(about["head"])
@@ -78,7 +81,7 @@ def read(path: Path) -> Packed:
             f"{about['head'] + about['data']}"
         )
     data = torch.frombuffer(body, dtype=torch.uint8) if body else torch.zeros(0, dtype=torch.uint8)
-    packed = Packed(head, data, about["checksum"])
+    packed = Packed(head, data, about["checksum"], kind)
     try:
         packed.verify()
     except StateError as error:

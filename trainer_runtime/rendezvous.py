@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from trainer_runtime.replica import ReplicaState
 from trainer_runtime.state import Packed
 
 Log = Callable[[str], None]
+
+# Bytes of description and data, and the checksum, which needs all 64 bits.
+_SIZES = struct.Struct("<QQQ")
 
 
 @dataclass(slots=True)
@@ -86,8 +90,9 @@ def start(state: ReplicaState, folder: Path | None, last_step: int, log: Log) ->
 
 def send(group: Group, packed: Packed, to: int) -> int:
     """Sizes and checksum first, then description and data. Returns the bytes sent."""
-    sizes = torch.tensor([len(packed.head), packed.data.numel(), packed.checksum])
-    group.send(sizes.view(torch.uint8), to)
+    assert packed.checksum is not None
+    sizes = _SIZES.pack(len(packed.head), packed.data.numel(), packed.checksum)
+    group.send(torch.frombuffer(bytearray(sizes), dtype=torch.uint8), to)
     group.send(torch.frombuffer(bytearray(packed.head), dtype=torch.uint8), to)
     group.send(packed.data, to)
     return packed.size_bytes
@@ -95,11 +100,11 @@ def send(group: Group, packed: Packed, to: int) -> int:
 
 def receive(group: Group, source: int) -> Packed:
     """What `send` sent, not yet verified: `ReplicaState.load` does that first of all."""
-    sizes = torch.zeros(3, dtype=torch.int64)
-    group.receive(sizes.view(torch.uint8), source)
-    head_size, data_size, crc = sizes.tolist()
+    sizes = torch.empty(_SIZES.size, dtype=torch.uint8)
+    group.receive(sizes, source)
+    head_size, data_size, checksum = _SIZES.unpack(sizes.numpy().tobytes())
     head = torch.empty(head_size, dtype=torch.uint8)
     group.receive(head, source)
     data = torch.empty(data_size, dtype=torch.uint8)
     group.receive(data, source)
-    return Packed(head.numpy().tobytes(), data, crc)
+    return Packed(head.numpy().tobytes(), data, checksum)
