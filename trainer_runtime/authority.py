@@ -306,9 +306,9 @@ async def run(args: argparse.Namespace) -> None:
     )
     server = await asyncio.start_server(authority.serve, args.host, args.port)
     port = server.sockets[0].getsockname()[1]
+    print(f"authority: listening on {args.host}:{port}", flush=True)
     if secret is None:
         print("authority: open to whoever can connect: no CONCERTINA_SECRET is set", flush=True)
-    print(f"authority: listening on {args.host}:{port}", flush=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

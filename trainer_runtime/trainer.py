@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from trainer_runtime import checkpoint
+from trainer_runtime.agent.parking import wait_if_parked
 from trainer_runtime.budget import Budget
 from trainer_runtime.client import AuthorityError, Client, Notice
 from trainer_runtime.drain import Drain
@@ -121,6 +122,7 @@ class ElasticTrainer:
             )
         self.drain = self.drain or Drain()
         self.drain.into(self.client.request_leave)
+        wait_if_parked()  # a warm standby, until its agent needs it
         self._started_at = time.monotonic()
         self.client.start()
         return self
