@@ -40,9 +40,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        return (
-            self.parameters + self.gradients + self.ordered + self.optimizer + self.activations
-        )
+        return self.parameters + self.gradients + self.ordered + self.optimizer + self.activations
 
     def sharded(self, replicas: int) -> Memory:
         """With the optimizer's state sharded over replicas (ZeRO-1, arXiv 1910.02054), a copy
