@@ -235,6 +235,7 @@ class Client:
         claim.quorum = tuple(peer.id for peer in quorum.members)
         claim.term, claim.term_of = quorum.term, self._incarnation
         if self._route.several:
+            claim.history.learn(History.from_dict(quorum.history))
             claim.history.take_up(Config(quorum.epoch, quorum.base, quorum.prefix, claim.quorum))
         self._leave_word()
 
@@ -416,6 +417,7 @@ class Client:
                     notice = self._take_change(message)
                 case "quorum":
                     quorum = Quorum.from_dict(message)
+                    History.from_dict(quorum.history)  # refuses here what can't be one
                     # A term that is lower than one that was followed is of the past.
                     if quorum.term >= self.claim.term:
                         self._quorum, self._leave_by = quorum, None

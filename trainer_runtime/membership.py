@@ -86,7 +86,6 @@ class Membership:
                 f"{arrival.lanes} that are here"
             )
         arrival.said[lane] = said
-        self._empty_since = None
         self.term = max(self.term, said.get("term", 0) + (said.get("term_of") != self.incarnation))
         welcome = {"incarnation": self.incarnation, "silence": self.timing.silence, "lane": lane}
         out: list[Message] = [(member, "welcome", welcome)]
@@ -123,6 +122,7 @@ class Membership:
             ]  # fmt: skip
             return out
         if self.finished and not first["live"]:
+            del self.members[member]  # who only asks doesn't keep the job in mind
             return [*out, (member, "finished", {})]
         if self.changing and not parked:
             urgent = self.changing == "urgent"
@@ -397,6 +397,7 @@ class Membership:
             epoch=self.epoch, members=peers, source=source.id,
             origin="peer" if newest is not None else "start", store_port=store,
             prefix=self.key, last_step=self.last_step, term=self.term, base=self._consented(),
+            history=self._followed(),
             cause=self.cause, lost=tuple(self._lost), left=tuple(self._left), joined=joined,
         )  # fmt: skip
         self.quorum = tuple(m.id for m in staying)
@@ -415,3 +416,7 @@ class Membership:
     def _consented(self) -> int:
         """The highest epoch of which enough members are here to follow it."""
         return self.succession.history.newest_epoch if self.succession is not None else 0
+
+    def _followed(self) -> dict[str, Any] | None:
+        """For members that are new: without it they would count as voters who know of no past."""
+        return self.succession.history.to_dict() if self.succession is not None else None

@@ -66,7 +66,7 @@ class Quorum:
     checkpoint or starts afresh, and says which. `last_step` is the highest step known to have been
     committed, `cause` why the epoch changed, `lost` the names of members that went without leaving.
     `term` rises with each authority that takes a job over, `base` is the highest epoch with whose
-    consent this one was formed (succession.py).
+    consent this one was formed and `history` the quorums that it may follow (succession.py).
     """
 
     epoch: int
@@ -82,6 +82,7 @@ class Quorum:
     joined: tuple[str, ...] = ()
     term: int = 0
     base: int = 0
+    history: dict[str, Any] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 # Seconds that a replica waits at an authority which lacks a majority. At the first candidate it
 # stays longer, so that those who are spread over several gather there.
 _STAY_S = (1.5, 3.0)
-_STAY_AT_FIRST = 4.0
+_STAY_AT_FIRST = 2.0
 
 
 class Route:

@@ -59,7 +59,8 @@ class Config:
 @dataclass(frozen=True, slots=True)
 class Lack:
     """What keeps a quorum from following: of an earlier one `have` are here and `need` are needed,
-    `absent` aren't. `need` 0: no quorum is known here and this authority may not found one."""
+    `absent` aren't. `need` 0: no quorum is known here or nobody of it is left, and this authority
+    may not found another."""
 
     have: int
     need: int
@@ -144,7 +145,8 @@ class History:
 @dataclass(slots=True)
 class Succession:
     """One authority's view of a job, if it is one of several candidates. `founds`: it may form a
-    job's first quorum; only one of the candidates may, and not after a restart."""
+    job's first quorum, and one after all of the last are gone for certain; only one of the
+    candidates may, and not after a restart."""
 
     founds: bool
     history: History = field(default_factory=History)
@@ -176,6 +178,8 @@ class Succession:
         for config in self.history.open:
             counted = self.electorate(config)
             here = [each for each in counted if each in present]
+            if not counted and not self.founds:
+                return Lack(0, 0, ())
             half = 2 * len(here) == len(counted)
             if counted and (2 * len(here) < len(counted) or (half and here[0] != counted[0])):
                 need = (len(counted) + 1) // 2 if counted[0] in here else len(counted) // 2 + 1

@@ -5,6 +5,7 @@ A test that needs Redis sets `settings.REDIS_URL` (see tests/conftest.py).
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,10 @@ STATE_DIR = Path(tempfile.gettempdir()) / "concertina-tests"
 STATIC_ROOT = STATE_DIR / "static"
 if not env.text("DATABASE_URL"):
     DATABASES["default"]["NAME"] = STATE_DIR / "unused.sqlite3"
+    # A file, not Django's shared memory: there, threads that write at once get "database table is
+    # locked" immediately, whatever the timeout is (https://www.sqlite.org/sharedcache.html).
+    DATABASES["default"]["TEST"] = {"NAME": STATE_DIR / f"test-{os.getpid()}.sqlite3"}
+    STATE_DIR.mkdir(parents=True, exist_ok=True)
 # Nothing listens there: what touches Redis by accident fails fast, and must not break a write.
 REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:1/0")
 CACHES = {

@@ -9,8 +9,7 @@ Left out: temporaries of kernels and optimizer, the allocator's fragmentation, t
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,19 +85,25 @@ def activations(recipe: Recipe) -> int:
     return rest + layers + head
 
 
-def kept_by_autograd(forward: Callable[[], Any], parameters: list[torch.Tensor], width: int) -> int:
+def kept_by_autograd(
+    forward: Callable[[], Any],
+    parameters: Sequence[torch.Tensor],
+    *,
+    widen: int = 1,
+    mask: int | None = None,
+) -> int:
     """Bytes of the storages, other than parameters', that the forward pass leaves for the backward
-    pass, with `width` bytes for an element of 2 bytes."""
+    pass. bfloat16 counts `widen` times; attention masks, [n, 1, `mask`, `mask`], don't count."""
     own = {each.untyped_storage()._cdata for each in parameters}
     seen: dict[int, tuple[int, torch.Tensor]] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in own:
-            size = storage.nbytes()
-            if tensor.dtype == torch.bfloat16:
-                size = size // 2 * width
-            seen[storage._cdata] = (size, tensor)  # the tensor too: an address may come again
+        masks = tensor.ndim == 4 and tuple(tensor.shape[1:]) == (1, mask, mask)
+        if storage._cdata not in own and not masks:
+            times = widen if tensor.dtype == torch.bfloat16 else 1
+            # The tensor too: the address of one that is gone may come again.
+            seen[storage._cdata] = (storage.nbytes() * times, tensor)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
@@ -108,23 +113,29 @@ def kept_by_autograd(forward: Callable[[], Any], parameters: list[torch.Tensor],
 
 
 def _kept(recipe: Recipe, layers: int) -> int:
-    """Of a model with so many layers. Always counted in bfloat16, since grouped matrix products
-    have no other fake; in float32 the same tensors are kept, twice as wide."""
-    shape = replace(recipe.model.shape, num_hidden_layers=layers)
-    name = "llama" if recipe.model.llama else "gpt_oss"
-    # Balancing the experts keeps a few numbers a token, and its histogram has no fake.
-    more = {"router_aux_loss_coef": 0.0} if name == "gpt_oss" else {}
-    model_recipe = replace(recipe.model, **{name: replace(shape, **more)})
-    with warnings.catch_warnings(), FakeTensorMode():
-        warnings.simplefilter("ignore")
-        model = build(model_recipe, "bfloat16", weights=False)
+    """Of a model with so many layers."""
+    length, dtype = recipe.data.length, recipe.training.dtype
+    options: dict[str, Any] = {}
+    if recipe.model.llama is not None:
+        changes: dict[str, Any] = {"llama": replace(recipe.model.llama, num_hidden_layers=layers)}
+        # Fake tensors are given a causal mask; real ones need none, the kernel knows it.
+        options["mask"] = length
+    else:
+        assert recipe.model.gpt_oss is not None
+        # Balancing the experts keeps a few numbers a token, and its histogram has no fake.
+        shape = replace(recipe.model.gpt_oss, num_hidden_layers=layers, router_aux_loss_coef=0.0)
+        changes = {"gpt_oss": shape}
+        # Grouped matrix products have a fake in bfloat16 only. In float32 the same is kept, wider.
+        options["widen"] = DTYPES[dtype].itemsize // 2
+        dtype = "bfloat16"
+    few = replace(recipe, model=replace(recipe.model, **changes))
+    with FakeTensorMode():
+        model = build(few.model, dtype, weights=False)
         if recipe.mode == "lora":
             adapt(model, recipe.lora)
-        loss = loss_of(model, replace(recipe, model=model_recipe))
-        size = (recipe.training.micro_batch, recipe.data.length + 1)
-        tokens = torch.zeros(size, dtype=torch.long)
-        width = DTYPES[recipe.training.dtype].itemsize
-        return kept_by_autograd(lambda: loss(tokens), list(model.parameters()), width)
+        loss = loss_of(model, few)
+        tokens = torch.zeros((recipe.training.micro_batch, length + 1), dtype=torch.long)
+        return kept_by_autograd(lambda: loss(tokens), list(model.parameters()), **options)
 
 
 def table(recipe: Recipe, replicas: int) -> str:

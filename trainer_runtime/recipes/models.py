@@ -15,6 +15,7 @@ import torch
 from trainer_runtime.recipes.schema import Model, RecipeError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_YARN_FROM = 4096  # tokens that gpt-oss was made for before its context was stretched
 
 
 def build(model: Model, dtype: str, *, weights: bool = True) -> torch.nn.Module:
@@ -45,6 +46,8 @@ def _configured(model: Model) -> tuple[Any, Any]:
     from transformers.models.gpt_oss.configuration_gpt_oss import GptOssConfig
     from transformers.models.gpt_oss.modeling_gpt_oss import GptOssForCausalLM
 
+    if model.gpt_oss and model.gpt_oss.max_position_embeddings <= _YARN_FROM:
+        values["rope_parameters"] = {"rope_type": "default", "rope_theta": 150000.0}
     # Attention sinks have no SDPA kernel.
     return GptOssForCausalLM, GptOssConfig(**values, attn_implementation="eager")
 

@@ -1,15 +1,95 @@
-"""What trains: loss, optimizer and schedule of a recipe."""
+"""What trains: data, loss, optimizer, schedule and trainer of a recipe."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch.nn import functional
 
+from trainer_runtime import ElasticTrainer, TrainerOptions
+from trainer_runtime.drain import Drain
 from trainer_runtime.recipes import schema
+from trainer_runtime.recipes.lora import SameBase, adapt
+from trainer_runtime.recipes.models import build
+
+
+class Samples(Protocol):
+    """[n, length + 1] token numbers of n samples."""
+
+    def __len__(self) -> int: ...
+    def batch(self, indices: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]: ...
+
+
+def make_trainer(recipe: schema.Recipe, drain: Drain | None = None) -> ElasticTrainer:
+    """One replica, ready to be entered; what the recipe leaves open is taken from the environment.
+    Raises RecipeError, and ValueError for an environment that is incomplete."""
+    given = recipe.training
+    options = TrainerOptions.from_env(
+        global_batch=given.global_batch, micro_batch=given.micro_batch, exact=given.exact,
+        total_steps=given.total_steps, max_grad_norm=given.max_grad_norm, seed=given.seed,
+        checkpoint_dir=given.checkpoint_dir, checkpoint_every=given.checkpoint_every,
+        shuffle=recipe.data.shuffle, batch_policy=given.batch_policy,
+        base_replicas=given.base_replicas, lr_rule=given.lr_rule, lr_ramp_steps=given.lr_ramp_steps,
+    )  # fmt: skip
+    torch.set_num_threads(1)
+    torch.manual_seed(options.seed)
+    data = samples_of(recipe)
+    model = build(recipe.model, given.dtype)
+    # With adapters, they alone are what replicas exchange and checkpoints hold.
+    replicated, extra = model, {}
+    if recipe.mode == "lora":
+        replicated = adapt(model, recipe.lora)
+        extra = {"base": SameBase(model)}
+    if given.gradient_checkpointing:
+        checkpoint_layers(model)
+    adam = optimizer(model, recipe.optimizer)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        adam, lambda step: rate_factor(step, recipe.schedule, given.total_steps)
+    )
+    trainer = ElasticTrainer(
+        replicated, adam, load=lambda indices: torch.from_numpy(data.batch(indices)),
+        loss=loss_of(model, recipe), samples=len(data), options=options, scheduler=schedule,
+        extra=extra, tokens_per_sample=recipe.data.length, drain=drain,
+    )  # fmt: skip
+    if recipe.mode != "pretrain" and recipe.model.weights is None:
+        trainer.log(f"model.weights isn't given: {recipe.mode} of random weights")
+    every, trained = (
+        sum(each.numel() for each in model.parameters() if each.requires_grad or whole)
+        for whole in (True, False)
+    )
+    trainer.log(f"{recipe.name}: {every:,} parameters, {trained:,} trained, {len(data)} samples")
+    return trainer
+
+
+def samples_of(recipe: schema.Recipe) -> Samples:
+    """Raises RecipeError if no data is named, or has tokens that the model doesn't know."""
+    data, vocabulary = recipe.data, recipe.model.shape.vocab_size
+    if data.demo == (data.path is not None):
+        raise schema.RecipeError(
+            "data: must have one of path, a folder of token shards made with concertina-data, and "
+            "demo: true"
+        )
+    if data.demo:
+        from trainer_runtime.examples.corpus import ByteWindows, build, cache_folder
+
+        found: Any = ByteWindows(build(cache_folder()), data.length)
+        known = 256
+    else:
+        from trainer_runtime.data.shards import TokenShards
+
+        found = TokenShards(Path(str(data.path)), data.length)
+        known = found.manifest.vocabulary
+    if known > vocabulary:
+        raise schema.RecipeError(
+            f"data: has a vocabulary of {known}, the model's vocab_size is {vocabulary}; take the "
+            f"model's tokenizer"
+        )
+    return found
 
 
 def loss_of(model: torch.nn.Module, recipe: schema.Recipe) -> Callable[[torch.Tensor], Any]:
@@ -31,6 +111,13 @@ def loss_of(model: torch.nn.Module, recipe: schema.Recipe) -> Callable[[torch.Te
         return total + balance * len(tokens) * out.aux_loss if balance else total
 
     return loss
+
+
+def checkpoint_layers(model: torch.nn.Module) -> None:
+    """Keep each layer's input only, and compute the rest again in the backward pass."""
+    # transformers renames the method from version 5.24 on.
+    new = getattr(model, "activation_checkpointing_enable", None)
+    (new or model.gradient_checkpointing_enable)({"use_reentrant": False})
 
 
 def optimizer(model: torch.nn.Module, options: schema.Optimizer) -> torch.optim.AdamW:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from trainer_runtime.membership import Membership, Message, Timing
-from trainer_runtime.protocol import Phase
+from trainer_runtime.members import Timing
+from trainer_runtime.membership import Membership, Message
+from trainer_runtime.protocol import Phase, ProtocolError
+from trainer_runtime.succession import Config, History, Succession
 
 
 @dataclass
@@ -275,3 +277,214 @@ def test_epochs_only_rise() -> None:
     seen.append(world.it.epoch)
     assert seen == sorted(seen)
     assert world.it.epoch == 4
+
+
+# ---- what is forgotten, lanes, agents -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds", "want"),
+    [("left", 59.0, False), ("left", 61.0, True), ("finished", 61.0, True),
+     ("lost", 61.0, False), ("lost", 3601.0, True)],
+)  # fmt: skip
+def test_job_without_members_is_forgotten(end: str, seconds: float, want: bool) -> None:
+    world = train("a#1")
+    match end:
+        case "left":
+            world.leave("a#1").park("a#1", 11)
+        case "finished":
+            world.keep(world.it.bye("a#1", {"reason": "finished", "step": 100}, world.now))
+        case "lost":
+            world.lost("a#1")
+    world.after(0.0)
+    assert not world.it.forgettable(world.now)
+    world.after(seconds)
+    assert world.it.forgettable(world.now) is want
+
+
+def test_minimum_is_the_most_that_present_members_want() -> None:
+    world = World(least=1).hello("a#1", min_replicas=1).hello("b#1", min_replicas=3)
+    assert world.it.min_replicas == 3
+    world.park("a#1", 5)
+    assert world.told["a#1", "waiting"]["need"] == 3
+    world.lost("b#1")
+    assert world.it.min_replicas == 1
+    assert world.quorum("a#1")[:2] == (2, ["a#1"])
+
+
+def test_nothing_grows_while_joiners_come_and_go() -> None:
+    world = train("a#1", "b#1", least=2).lost("b#1").park("a#1", 5, failed=True)
+    for number in range(200):
+        world.hello(f"n{number}#1", min_replicas=9, leaving=number % 2 == 0).lost(f"n{number}#1")
+    it = world.it
+    assert [len(each) for each in (it.members, it._lost, it._left, it._told, it._arriving)] == [
+        1, 1, 0, 1, 0
+    ]  # fmt: skip
+
+
+def lanes(world: World, member: str, count: int, **said: Any) -> World:
+    for lane in range(count):
+        world.hello(member, lane=lane, lanes=count, **said)
+    return world
+
+
+def test_replica_of_lanes_joins_when_all_are_here() -> None:
+    world = World().hello("a#1", lane=1, lanes=2)
+    assert world.told["a#1", "welcome"]["lane"] == 1
+    assert ("a#1", "quorum") not in world.told
+    world.hello("a#1", lane=0, lanes=2)
+    assert world.quorum("a#1") == (1, ["a#1"], "a#1", [])
+
+
+def test_replica_of_lanes_has_parked_when_all_have() -> None:
+    world = lanes(World(), "a#1", 2).hello("b#1")
+    world.park("a#1", 7, lane=0)
+    assert ("b#1", "quorum") not in world.told
+    world.park("a#1", 0, lane=1)  # only lane 0's state counts
+    assert world.quorum("b#1") == (2, ["a#1", "b#1"], "a#1", ["b#1"])
+    assert world.told["b#1", "quorum"]["members"][0]["step"] == 7
+
+
+def test_replica_of_lanes_is_lost_with_one() -> None:
+    world = lanes(World(), "a#1", 3).lost("a#1")
+    assert world.log[-1] == ("a#1", "close")
+    assert world.it.members == {}
+    world.hello("b#1", lane=0, lanes=2).lost("b#1")  # before the other one came
+    assert world.log[-1] == ("b#1", "close")
+    assert world.it._arriving == {}
+
+
+def test_hang_of_one_lane_is_one_of_the_replica() -> None:
+    world = lanes(World(), "a#1", 2)
+    for number in range(62):
+        world.now += 1.0
+        for lane in (0, 1):
+            said = {"n": 1, "counter": number if lane == 0 else 0, "phase": Phase.COMPUTE,
+                    "lane": lane}  # fmt: skip
+            world.keep(world.it.beat("a#1", said, world.now))
+    assert world.told["a#1", "ack"]["lane"] == 1
+    world.after(0.0)
+    assert world.it.members == {}
+    assert ("a#1", "close") in world.told
+
+
+def test_lanes_of_different_epochs_are_fenced_each() -> None:
+    world = lanes(World(), "a#1", 2).lost("a#1")
+    world.hello("a#1", lane=0, lanes=2, epoch=1, parked=True)
+    world.hello("a#1", lane=1, lanes=2, epoch=1, parked=False, quorum=["a#1"])
+    change = world.told["a#1", "change"]
+    assert (change["epoch"], change["cause"], change["lane"]) == (1, "fenced", 1)
+
+
+@pytest.mark.parametrize("said", [{"lane": 0, "lanes": 2}, {"lane": 1, "lanes": 3}])
+def test_lanes_that_do_not_fit_are_refused(said: dict[str, int]) -> None:
+    world = World().hello("a#1", lane=0, lanes=2)
+    with pytest.raises(ProtocolError, match=r"lane: \d of \d of a#1 doesn't fit"):
+        world.hello("a#1", **said)
+
+
+def test_death_that_an_agent_saw_is_not_waited_out() -> None:
+    world = back(World(), "b#1")
+    assert list(world.it.missing) == ["a#1"]
+    world.keep(world.it.dead({"name": "a", "code": -9, "epoch": -1}, world.now))
+    assert world.it.missing == {}
+    assert world.told["b#1", "change"]["urgent"] is True
+    world.park("b#1", 50, epoch=6, failed=True)
+    assert world.quorum("b#1")[:2] == (7, ["b#1"])
+
+
+def test_death_of_a_connected_one_is_its_end() -> None:
+    world = train("a#1", "b#1")
+    world.keep(world.it.dead({"name": "b", "code": -9, "member": "b#0", "epoch": 1}, world.now))
+    assert list(world.it.members) == ["a#1", "b#1"]  # that was an earlier start of b
+    world.keep(world.it.dead({"name": "b", "code": -9, "member": "b#1", "epoch": 2}, world.now))
+    assert list(world.it.members) == ["a#1"]
+    assert world.told["a#1", "change"]["lost"] == ["b"]
+
+
+def test_drained_by_name() -> None:
+    world = train("a#1", "b#1")
+    world.keep(world.it.drain(["b", "stranger"], world.now)).park("a#1", 11).park("b#1", 11)
+    assert world.told["b#1", "released"] == {"checkpoint": False}
+    assert world.quorum("a#1")[:2] == (3, ["a#1"])
+
+
+# ---- one of several candidates --------------------------------------------------------------
+
+
+def candidate(*, founds: bool, of: str = "inc") -> World:
+    world = World()
+    world.it = Membership(
+        "job", of, 1, Timing(5.0, 60.0, 3.0), lambda: 4000, Succession(founds=founds)
+    )
+    return world
+
+
+def told(world: World, member: str, *, trained: bool = True) -> dict[str, Any]:
+    """What this replica says of itself after it took up what it was told last, and trained."""
+    q = world.told[member, "quorum"]
+    history = History.from_dict(q["history"])
+    ids = tuple(peer["id"] for peer in q["members"])
+    history.take_up(Config(q["epoch"], q["base"], q["prefix"], ids))
+    if trained:
+        history.activate(q["prefix"])
+    return {"epoch": q["epoch"], "state_epoch": q["epoch"], "key": q["prefix"], "live": True,
+            "quorum": list(ids), "parked": False, "term": q["term"],
+            "term_of": world.it.incarnation, "history": history.to_dict()}  # fmt: skip
+
+
+def three() -> World:
+    """a, b and c train at the founder."""
+    return candidate(founds=True).hello("a#1").hello("b#1").hello("c#1").park("a#1", 1, failed=True)
+
+
+def test_candidate_begins_nothing_it_may_not_found() -> None:
+    world = candidate(founds=False).hello("a#1")
+    assert world.told["a#1", "waiting"]["minority"] is True
+    assert ("a#1", "quorum") not in world.told
+
+
+def test_majority_goes_on_at_another_candidate_with_a_higher_term() -> None:
+    first, second = three(), candidate(founds=False, of="other")
+    second.hello("b#1", **told(first, "b#1"))
+    said = {"n": 1, "counter": 1, "phase": Phase.COMPUTE}
+    assert second.it.beat("b#1", said, second.now) == []  # one of three: no lease
+    second.hello("c#1", **told(first, "c#1"))
+    assert second.beat("b#1", 2).told["b#1", "ack"]["n"] == 1
+    second.after(3.1).park("b#1", 2, failed=True).park("c#1", 2, failed=True)
+    assert second.quorum("b#1")[:2] == (3, ["b#1", "c#1"])
+    assert second.told["b#1", "quorum"]["term"] == 2
+    # a, left behind at the first, can't go on alone.
+    first.lost("b#1").lost("c#1").park("a#1", 2, failed=True)
+    assert first.told["a#1", "waiting"]["absent"] == ["b", "c"]
+    assert first.told["a#1", "waiting"]["need"] == 2
+
+
+def test_death_counts_only_with_its_last_word() -> None:
+    world = three().lost("b#1").lost("c#1")
+    world.park("a#1", 2, failed=True, history=told(world, "a#1")["history"])
+    assert world.told["a#1", "waiting"]["have"] == 1
+    world.keep(world.it.dead({"name": "b", "code": -9, "epoch": -1}, world.now))
+    assert world.it.epoch == 2
+    world.keep(world.it.dead({"name": "b", "code": -9, "member": "b#1", "epoch": 2}, world.now))
+    assert world.quorum("a#1")[:2] == (3, ["a#1"])  # a half of the rest, with its first
+
+
+def test_leaver_counts_once_it_has_said_that_it_went() -> None:
+    world = candidate(founds=True).hello("a#1").hello("b#1").park("a#1", 1).leave("a#1")
+    history = told(world, "b#1")["history"]
+    world.park("a#1", 2, history=history).park("b#1", 2, history=history)
+    assert world.told["a#1", "released"] == {"checkpoint": False}
+    assert world.told["b#1", "waiting"]["absent"] == ["a"]
+    world.keep(world.it.bye("a#1", {"reason": "left", "epoch": 2}, world.now))
+    assert world.quorum("b#1")[:2] == (3, ["b#1"])
+
+
+def test_who_joined_knows_what_its_quorum_followed() -> None:
+    """d took up a quorum that came to nothing: its word alone doesn't make that the newest."""
+    first = three().hello("d#1")
+    for member in ("a#1", "b#1", "c#1"):
+        first.park(member, 2)
+    second = candidate(founds=False, of="other").hello("d#1", **told(first, "d#1", trained=False))
+    keys = {each.epoch for each in second.it.succession.history.open}  # type: ignore[union-attr]
+    assert keys == {1, 2, 3}
