@@ -16,6 +16,7 @@ def still_valid(command: Command, snapshot: ClusterSnapshot, now: float) -> Reas
 
     A shrink is valid as long as the job has the size that it was decided on; what grows or starts
     must also still fit, beside what others were granted and every waiting pod of higher priority.
+    Who starts comes before replicas that are missing at a job of lower priority.
     """
     workload = next((w for w in snapshot.workloads if w.key == command.workload), None)
     replaced = workload is not None and command.uid not in ("", workload.uid)
@@ -39,7 +40,8 @@ def _fits(command: Command, workload: Workload, snapshot: ClusterSnapshot) -> Re
     if pods <= 0:
         return None
     room = Capacity.of(snapshot)
-    for _, shape, count in sorted(_others(workload, snapshot), key=lambda one: one[0]):
+    starts = command.kind is CommandKind.ADMIT
+    for _, shape, count in sorted(_others(workload, snapshot, starts), key=lambda one: one[0]):
         for _ in range(count):
             room.take_now(shape)
     found = room.fitting(shape_of(workload.shape), pods)
@@ -49,17 +51,18 @@ def _fits(command: Command, workload: Workload, snapshot: ClusterSnapshot) -> Re
 
 
 def _others(
-    workload: Workload, snapshot: ClusterSnapshot
+    workload: Workload, snapshot: ClusterSnapshot, starts: bool
 ) -> Iterator[tuple[tuple[int, int, float, str], PodShape, int]]:
     """What else is promised places, in the order in which a plan serves it: replicas that other
-    elastic jobs were granted and no pod shows yet, and pods of higher priority that wait."""
+    elastic jobs were granted and no pod shows yet (of a job that `starts`: those of its priority or
+    higher), and pods of higher priority that wait."""
     granted = set()
     pods = pods_by_workload(snapshot)
     for other in snapshot.workloads:
         if not other.managed or other.policy is None or other.suspended or other.finished:
             continue
         granted.add(other.key)
-        if other.key != workload.key:
+        if other.key != workload.key and not (starts and other.priority < workload.priority):
             missing = missing_pods(other, other.granted, pods)
             order = (-other.priority, 0, other.created_at, str(other.key))
             yield order, shape_of(other.shape), missing
