@@ -233,6 +233,15 @@ class Group:
         self._do(lambda group: [group.allgather([every], [mine])])
         return every
 
+    def start_send(self, data: torch.Tensor, to: int, tag: int) -> Pending:
+        """Send one piece in the background; rank `to` starts the receipt of the same size and tag.
+        Pieces of one tag between two ranks arrive in the order in which they were started."""
+        return self._start(lambda group: [group.send([data], to, tag)])
+
+    def start_receive(self, data: torch.Tensor, source: int, tag: int) -> Pending:
+        """Receive what rank `source` sends by `start_send` into `data`, in the background."""
+        return self._start(lambda group: [group.recv([data], source, tag)])
+
     def send(self, data: torch.Tensor, to: int) -> None:
         """Send a flat uint8 tensor; the receiver knows its size."""
         self._do(lambda group: [group.send([p], to, i) for i, p in enumerate(_chunks(data))])

@@ -65,24 +65,26 @@ class ReplicaState:
     def begin_attempt(self) -> None:
         self.counters.attempt = uuid.uuid4().hex[:16]
 
-    def pack(self) -> Packed:
+    def tree(self) -> dict[str, Any]:
+        """The state as it is, its tensors not copied. What may differ among replicas of the same
+        step (random state) is plain values: a peer's tensors are as good as the source's."""
         counters = self.counters
-        return pack(
-            {
-                "model": dict(self.model.state_dict()),
-                "optimizer": self.optimizer.state_dict(),
-                "scheduler": self.scheduler.state_dict() if self.scheduler else None,
-                "scaler": self.scaler.state_dict() if self.scaler else None,
-                "ramp": [self.ramp.start, self.ramp.target, self.ramp.since],
-                "sampler": self.sampler.state_dict(),
-                "extra": {name: each.state_dict() for name, each in self.extra.items()},
-                "random": random_state(),
-                "counters": [
-                    counters.attempt, counters.step, counters.samples, counters.epoch,
-                    counters.loss,
-                ],
-            }
-        )  # fmt: skip
+        return {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+            "scaler": self.scaler.state_dict() if self.scaler else None,
+            "ramp": [self.ramp.start, self.ramp.target, self.ramp.since],
+            "sampler": self.sampler.state_dict(),
+            "extra": {name: each.state_dict() for name, each in self.extra.items()},
+            "random": random_state(),
+            "counters": [
+                counters.attempt, counters.step, counters.samples, counters.epoch, counters.loss,
+            ],
+        }  # fmt: skip
+
+    def pack(self) -> Packed:
+        return pack(self.tree())
 
     def load(self, packed: Packed) -> None:
         """Take over a state. Raises StateError before anything is changed if it is damaged or

@@ -8,6 +8,7 @@ description is read with `weights_only`, so that a packed state can't run code.
 from __future__ import annotations
 
 import bisect
+import functools
 import io
 import random
 import zlib
@@ -53,7 +54,7 @@ class Packed:
 
 
 def checksum(head: bytes, data: torch.Tensor) -> int:
-    """xxh3 of 64 bits: ten times as fast as a CRC-32, and not slower than memory on one core."""
+    """xxh3 of 64 bits (tests/benchmarks/trainer_transfer.py tells its speed beside a CRC-32's)."""
     digest = xxhash.xxh3_64(head)
     digest.update(data.numpy())
     return digest.intdigest()
@@ -67,14 +68,46 @@ def _crc32(head: bytes, data: torch.Tensor) -> int:
 _CHECKSUMS = {"xxh3": checksum, "crc32": _crc32}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Where a state's tensors lie in its packed form, without a copy of them. `size` in bytes."""
 
-    head: bytes
-    size: int
+    skeleton: Any
     tensors: tuple[torch.Tensor, ...]
     starts: tuple[int, ...]
+    size: int
+
+    @property
+    def specs(self) -> list[tuple[torch.dtype, tuple[int, ...], int]]:
+        return [
+            (each.dtype, tuple(each.shape), start)
+            for each, start in zip(self.tensors, self.starts, strict=True)
+        ]
+
+    @functools.cached_property
+    def head(self) -> bytes:
+        """The description, with every plain value of the state."""
+        stream = io.BytesIO()
+        torch.save({"skeleton": self.skeleton, "specs": self.specs}, stream)
+        return stream.getvalue()
+
+    @property
+    def shape_digest(self) -> int:
+        """64 bits; the same for two states whose tensors lie at the same places."""
+        return xxhash.xxh3_64_intdigest(repr((self.specs, self.size)).encode())
+
+    def piece(self, begin: int, end: int) -> torch.Tensor:
+        """The packed bytes from `begin` to `end`, flat uint8 on the CPU: a view where they lie
+        within one tensor, else a copy."""
+        at = max(0, bisect.bisect_right(self.starts, begin) - 1)
+        if self.tensors and self.tensors[at].is_contiguous() and self.tensors[at].is_cpu:
+            low = begin - self.starts[at]
+            flat = as_bytes(self.tensors[at])
+            if low >= 0 and end - self.starts[at] <= flat.numel():
+                return flat[low : end - self.starts[at]]
+        out = torch.empty(end - begin, dtype=torch.uint8)
+        self.fill(out, begin)
+        return out
 
     def fill(self, out: torch.Tensor, begin: int) -> None:
         """Copy the packed bytes from `begin` on into `out` (flat uint8, on the CPU)."""
@@ -112,14 +145,11 @@ def lay_out(tree: Any) -> Layout:
             return type(node)(strip(value) for value in node)
         return node
 
-    skeleton = strip(tree)
-    specs, offset = [], 0
+    skeleton, starts, offset = strip(tree), [], 0
     for each in tensors:
-        specs.append((each.dtype, tuple(each.shape), offset))
+        starts.append(offset)
         offset += -(-each.numel() * each.element_size() // _ALIGN) * _ALIGN
-    stream = io.BytesIO()
-    torch.save({"skeleton": skeleton, "specs": specs}, stream)
-    return Layout(stream.getvalue(), offset, tuple(tensors), tuple(spec[2] for spec in specs))
+    return Layout(skeleton, tuple(tensors), tuple(starts), offset)
 
 
 def pack(tree: Any) -> Packed:
@@ -161,15 +191,21 @@ def random_state() -> dict[str, Any]:
     """States of torch's, Python's and numpy's global generators, as plain values."""
     name, keys, *rest = np.random.get_state(legacy=True)
     return {
-        "torch": torch.get_rng_state(),
+        "torch": bytes(torch.get_rng_state().numpy()),
         "python": random.getstate(),
-        "numpy": [name, torch.from_numpy(keys.astype(np.int64)), *rest],
+        "numpy": [name, keys.tolist(), *rest],
     }
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state["torch"].clone())
+    """Also of states of the time when they held tensors."""
+    own = state["torch"]
+    torch.set_rng_state(
+        own.clone()
+        if isinstance(own, torch.Tensor)
+        else torch.frombuffer(bytearray(own), dtype=torch.uint8)
+    )
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, *rest = state["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
+    np.random.set_state((name, np.asarray(keys, dtype=np.uint32), *rest))

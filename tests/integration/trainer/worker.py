@@ -21,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from trainer_runtime import ElasticTrainer, TrainerOptions, rendezvous
+from trainer_runtime import ElasticTrainer, TrainerOptions, transfer
 from trainer_runtime.group import Group
 
 SAMPLES, FEATURES = 97, 6
@@ -53,16 +53,16 @@ def die_in(text: str) -> None:
     if not text:
         return
     name, _, number = text.partition(":")
-    real, calls = getattr(rendezvous, name), 0
+    real, calls = getattr(transfer, name), 0
 
     def handed_over(*args: object) -> object:
         nonlocal calls
         calls += 1
         if calls == int(number):
-            setattr(Group, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            setattr(Group, f"start_{name}", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         return real(*args)
 
-    setattr(rendezvous, name, handed_over)
+    setattr(transfer, name, handed_over)
 
 
 def left_behind() -> dict[str, list[str]]:
