@@ -6,12 +6,12 @@ PYTHON := .venv/bin/python
 # The recipes replace their shell, so Ctrl-C and signals reach what runs.
 SETUP := @exec sh scripts/bootstrap.sh
 
-.PHONY: help up test bench bench-engine setup lint format migrations openapi locks clean demo-reset
+.PHONY: help up test bench bench-engine bench-trainer setup lint format migrations openapi locks clean demo-reset
 
 help: ## Show this help
 	@echo "Concertina: elastic training jobs on shared accelerator clusters"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "ARGS passes options on: make up ARGS=--no-demo, make test ARGS='-k accounting'."
 	@echo "CONCERTINA_PORT, CONCERTINA_SANDBOX_PORT and CONCERTINA_REDIS_PORT choose other ports."
@@ -27,6 +27,9 @@ bench: ## Measure the whole chain; figures go to .run/bench/chain.json
 
 bench-engine: ## Measure the planner and simulate public traces; .run/bench/engine.json
 	$(SETUP) bench-engine $(ARGS)
+
+bench-trainer: ## Measure faults and resizes against torchrun and torchft; .run/bench/trainer.json
+	$(SETUP) bench-trainer $(ARGS)
 
 setup: ## Set up with the test tools, and run nothing
 	$(SETUP) setup

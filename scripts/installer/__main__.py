@@ -1,4 +1,4 @@
-"""python -m scripts.installer up|test|lint|bench|bench-engine|setup [arguments for what is started]
+"""python -m scripts.installer up|test|lint|bench|bench-engine|bench-trainer|setup [arguments]
 
 up: set up, then run Concertina here. test: set up with the test tools, then every check and test.
 lint: the checks before the tests. bench: measure. setup: set up with the test tools only.
@@ -25,6 +25,7 @@ COMMANDS = {
     "lint": ("test", [str(PYTHON), "-m", "scripts.check", "--lint"]),
     "bench": ("test", [str(PYTHON), "-m", "scripts.bench"]),
     "bench-engine": ("test", [str(PYTHON), "-m", "scripts.bench_engine"]),
+    "bench-trainer": ("test", [str(PYTHON), "-m", "tests.benchmarks.trainer"]),
     "setup": ("test", None),
 }
 

@@ -18,7 +18,7 @@ from tests.benchmarks import trainer_commits as commits
 from tests.benchmarks.trainer_commits import Commit
 from tests.integration.trainer.job import ROOT
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _LOOK_S = 0.005
 _MARK = "CONCERTINA_BENCH_MARK"
 
