@@ -13,7 +13,13 @@ from apps.decisions.choices import CommandState
 from apps.decisions.models import Command as CommandRow
 from apps.decisions.models import Plan
 from apps.training import inflow, scaling
-from apps.training.models import InflowHour, NodeFault, ScalingPoint, ThroughputSample
+from apps.training.models import (
+    InflowHour,
+    JobEvent,
+    NodeFault,
+    ScalingPoint,
+    ThroughputSample,
+)
 from controlplane.engine.cluster_policy import MOST_SECONDS
 from workers import mailbox
 
@@ -59,6 +65,7 @@ def prune(now: datetime | None = None) -> dict[str, int]:
     old = {
         "capacity": CapacitySample.objects.filter(at__lt=at - KEEP_SAMPLES),
         "throughput": ThroughputSample.objects.filter(at__lt=at - KEEP_SAMPLES),
+        "events": JobEvent.objects.filter(at__lt=at - KEEP_DECIDED),
         "scaling": ScalingPoint.objects.filter(updated_at__lt=at - scaling.KEPT),
         "faults": NodeFault.objects.filter(at__lt=at - KEEP_FAULTS),
         "inflow": InflowHour.objects.filter(hour__lt=at - inflow.KEPT),

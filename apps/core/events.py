@@ -22,7 +22,9 @@ from prometheus_client import Counter
 log = logging.getLogger(__name__)
 
 # The event types of the stream; `hello`, `reset` and `status` come from the hub itself.
-TYPES = frozenset({"capacity", "decision", "command", "job", "sample", "recovery", "cluster"})
+TYPES = frozenset(
+    {"capacity", "decision", "command", "job", "job_event", "sample", "recovery", "cluster"}
+)
 # After a failure nothing is tried for this long: a dead Redis must not slow every write.
 PAUSE_S = 2.0
 TIMEOUT_S = 1.0

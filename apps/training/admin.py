@@ -2,6 +2,7 @@ from django.contrib import admin
 
 from apps.core.administration import ReadOnlyAdmin
 from apps.training.models import (
+    JobEvent,
     NodeFault,
     RecoveryEvent,
     Replica,
@@ -34,6 +35,12 @@ class RunAttemptAdmin(ReadOnlyAdmin):
 @admin.register(RecoveryEvent)
 class RecoveryEventAdmin(ReadOnlyAdmin):
     list_display = ("started_at", "job", "kind", "duration_s", "step")
+    list_filter = ("kind",)
+
+
+@admin.register(JobEvent)
+class JobEventAdmin(ReadOnlyAdmin):
+    list_display = ("at", "job", "kind", "code", "replica", "sentence")
     list_filter = ("kind",)
 
 

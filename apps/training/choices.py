@@ -56,3 +56,15 @@ class FaultCause(models.TextChoices):
     NODE_NOT_READY = "node_not_ready", "the node isn't ready any more"
     DEVICE_UNHEALTHY = "device_unhealthy", "a device of the node isn't offered any more"
     POD_FAILED = "pod_failed", "the pod ended with an error on a node that looks well"
+
+
+class EventKind(models.TextChoices):
+    """What may happen to a job without interrupting it."""
+
+    LOG_MATCH = "log_match", "a log rule matched, or what it expects did not come"
+    STRAGGLER = "straggler", "a replica is slower than its peers"
+    STRAGGLER_CLEARED = "straggler_cleared", "a slow replica has caught up"
+    CHECKPOINT_FAILED = "checkpoint_failed", "a checkpoint could not be written"
+    NOT_ELASTIC = "not_elastic", "the script takes no part in elasticity"
+    INTENT_REFUSED = "intent_refused", "an agent refused what it was asked for"
+    INTENT_EXPIRED = "intent_expired", "an agent did not answer, or not finish, in time"

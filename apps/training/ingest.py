@@ -2,8 +2,8 @@
 
 Idempotent: messages are numbered within an attempt, and what is not above the last number taken in
 is dropped, under a lock, in the transaction that writes the rest. Heartbeats, memberships and steps
-move the job's row; steps, recoveries and scale events become rows of their own. Checkpoints, log
-matches and stragglers are counted for Prometheus.
+move the job's row; steps, recoveries, scale events, log matches, stragglers and checkpoints that
+failed become rows of their own. Every kind is counted for Prometheus.
 """
 
 from __future__ import annotations
@@ -19,9 +19,16 @@ from rest_framework import serializers
 
 from apps.core import events
 from apps.core.api.errors import Refused
-from apps.training import scaling
+from apps.training import happenings, scaling
+from apps.training.choices import EventKind
 from apps.training.events import Event, job_event, recovery_event, sample_event
-from apps.training.models import RecoveryEvent, RunAttempt, ThroughputSample, TrainingJob
+from apps.training.models import (
+    JobEvent,
+    RecoveryEvent,
+    RunAttempt,
+    ThroughputSample,
+    TrainingJob,
+)
 from trainer_runtime import wire
 
 # A trainer's clock may be off; beyond this, its times are moved by the difference.
@@ -43,6 +50,7 @@ class Batch:
     attempt_values: dict[str, Any] = field(default_factory=dict)
     samples: list[ThroughputSample] = field(default_factory=list)
     recoveries: list[RecoveryEvent] = field(default_factory=list)
+    happened: list[JobEvent] = field(default_factory=list)
 
     def replicas(self, world_size: int) -> int:
         """How many replicas a world of so many ranks is."""
@@ -56,6 +64,15 @@ class Batch:
         except OverflowError:
             text = f"{seconds:g} is too far from sent_at for a date; send unix seconds"
             raise serializers.ValidationError({"at": text}, "invalid_message") from None
+
+    def note(self, message: wire.Message, kind: EventKind, sentence: str, **fields: Any) -> None:
+        """Something happened that interrupted nothing."""
+        self.happened.append(
+            JobEvent(
+                job_id=self.attempt.job_id, attempt=self.attempt, sequence=message.seq,
+                at=self.moment(message.at), kind=kind, sentence=sentence, **fields,
+            )
+        )  # fmt: skip
 
 
 def take_in(job: TrainingJob, body: bytes, now: datetime | None = None) -> dict[str, int]:
@@ -117,12 +134,13 @@ def record(
     skew = now - datetime.fromtimestamp(sent_at, UTC)
     batch = Batch(attempt, skew if abs(skew) > MOST_SKEW else timedelta(0))
     for message in messages:
-        HANDLERS.get(type(message), ignore)(batch, message)
+        HANDLERS[type(message)](batch, message)
     reported = min(batch.moment(messages[-1].at), now)
     batch.attempt_values |= {"last_sequence": messages[-1].seq, "last_report_at": reported}
     ThroughputSample.objects.bulk_create(batch.samples, batch_size=500)
     scaling.learn(job, batch.samples)
     RecoveryEvent.objects.bulk_create(batch.recoveries)
+    happenings.record(job, batch.happened)
     if any(event.kind in scaling.RESIZES for event in batch.recoveries):
         batch.job_values["resize_cost_s"] = scaling.median_pause(job)
     save(attempt, batch.attempt_values)
@@ -152,10 +170,6 @@ def live_events(job: TrainingJob, batch: Batch) -> list[Event]:
 # -- one function a kind ---------------------------------------------------------------------------
 
 
-def ignore(batch: Batch, message: wire.Message) -> None:
-    """Counted, no row: checkpoints, log matches, stragglers."""
-
-
 def heartbeat(batch: Batch, message: wire.Heartbeat) -> None:
     if message.step is not None:
         batch.job_values["committed_steps"] = message.step
@@ -164,14 +178,21 @@ def heartbeat(batch: Batch, message: wire.Heartbeat) -> None:
 
 def membership(batch: Batch, message: wire.Membership) -> None:
     batch.attempt_values |= {"quorum_id": message.quorum_id, "world_size": message.world_size}
-    members = len(set(message.members))
-    if members and message.world_size and message.world_size % members == 0:
-        batch.attempt_values["ranks_per_replica"] = message.world_size // members
+    ranks = ranks_per_replica(message)
+    if ranks is not None:
+        batch.attempt_values["ranks_per_replica"] = ranks
     productive = batch.replicas(message.world_size)
     batch.job_values |= {"quorum_id": message.quorum_id, "productive": productive}
     if message.step is not None:
         batch.job_values["committed_steps"] = message.step
     trainer_state(batch, message.state, message.at)
+
+
+def ranks_per_replica(message: wire.Membership) -> int | None:
+    """As the trainer says, else from its members; None where neither fits its world."""
+    world, members = message.world_size, len(set(message.members))
+    said = message.ranks_per_replica or (world // members if members else None)
+    return said if said and world and world % said == 0 else None
 
 
 def trainer_state(batch: Batch, state: wire.TrainerState, at: float) -> None:
@@ -201,6 +222,12 @@ def step(batch: Batch, message: wire.Step) -> None:
             replicas=replicas,
             learning_rate=message.learning_rate,
             step_ms=message.step_ms,
+            mfu=message.mfu,
+            grad_norm=message.grad_norm,
+            data_wait_ms=message.data_wait_ms,
+            phases_ms=message.phases_ms,
+            tokens=message.tokens,
+            bytes_moved=message.bytes_moved,
         )
     )
     reported = {
@@ -233,6 +260,8 @@ def scale(batch: Batch, message: wire.Scale) -> None:
             kind="scale_up" if growing else "scale_down",
             started_at=batch.moment(message.at),
             duration_s=message.pause_s,
+            stages=spans(message.stages),
+            bytes_moved=message.bytes_moved,
             quorum_id=message.quorum_id,
             step=message.step,
             lost=list(message.left),
@@ -252,14 +281,9 @@ def recovery(batch: Batch, message: wire.Recovery) -> None:
             kind=message.cause,
             started_at=batch.moment(message.started_at),
             duration_s=message.duration_s,
-            stages=[
-                {
-                    "stage": str(stage.stage),
-                    "start_s": stage.start_s,
-                    "duration_s": stage.duration_s,
-                }
-                for stage in message.stages
-            ],
+            stages=spans(message.stages),
+            source=message.source or "",
+            bytes_moved=message.bytes_moved,
             quorum_id=message.quorum_id,
             step=message.step,
             lost=list(message.lost),
@@ -271,10 +295,59 @@ def recovery(batch: Batch, message: wire.Recovery) -> None:
         batch.job_values["quorum_id"] = message.quorum_id
 
 
+def spans(stages: tuple[wire.StageTime, ...]) -> list[dict[str, Any]]:
+    return [
+        {"stage": str(each.stage), "start_s": each.start_s, "duration_s": each.duration_s}
+        for each in stages
+    ]
+
+
+def checkpoint(batch: Batch, message: wire.Checkpoint) -> None:
+    if message.complete:
+        return
+    sentence = f"The checkpoint of step {message.step} could not be written."
+    batch.note(
+        message, EventKind.CHECKPOINT_FAILED, sentence, detail=message.detail,
+        numbers=known(step=message.step, duration_s=message.duration_s),
+    )  # fmt: skip
+
+
+def log_match(batch: Batch, message: wire.LogMatch) -> None:
+    reason = message.reason or ""
+    what = "did not find what it expects" if message.missing else "matched"
+    why = f" ({reason.replace('_', ' ')})" if reason not in ("", "match") else ""
+    where = f" in replica {message.replica}" if message.replica else ""
+    batch.note(
+        message, EventKind.LOG_MATCH, f"Log rule {message.rule} {what}{where}{why}.",
+        code=reason, replica=message.replica or "", detail=message.line,
+        numbers=known(value=message.value),
+    )  # fmt: skip
+
+
+def straggler(batch: Batch, message: wire.Straggler) -> None:
+    kind = EventKind.STRAGGLER_CLEARED if message.cleared else EventKind.STRAGGLER
+    told = "is no longer slower" if message.cleared else "is slower"
+    batch.note(
+        message, kind, f"Replica {message.replica} {told} than its peers.",
+        replica=message.replica,
+        numbers=known(
+            z_score=message.z_score, work_ms=message.work_ms, median_ms=message.median_ms
+        ),
+    )  # fmt: skip
+
+
+def known(**numbers: float | None) -> dict[str, float]:
+    """Without those that weren't told: unknown is never 0."""
+    return {name: value for name, value in numbers.items() if value is not None}
+
+
 HANDLERS: dict[type[wire.Message], Any] = {
     wire.Heartbeat: heartbeat,
     wire.Membership: membership,
     wire.Step: step,
     wire.Scale: scale,
     wire.Recovery: recovery,
+    wire.Checkpoint: checkpoint,
+    wire.LogMatch: log_match,
+    wire.Straggler: straggler,
 }

@@ -10,9 +10,12 @@ from django.db.models import Avg, Count, Max, QuerySet
 from apps.core import series
 from apps.training.models import ThroughputSample, TrainingJob
 
-MEANS = ("samples_per_s", "tokens_per_s", "loss", "learning_rate", "step_ms")
+MEANS = (
+    "samples_per_s", "tokens_per_s", "loss", "learning_rate", "step_ms", "mfu", "grad_norm",
+    "data_wait_ms",
+)  # fmt: skip
 # What can't be averaged: the value of the bucket's last sample.
-LASTS = ("global_batch_size", "world_size")
+LASTS = ("global_batch_size", "world_size", "phases_ms", "tokens", "bytes_moved")
 
 
 def jobs() -> QuerySet[TrainingJob]:
@@ -25,7 +28,7 @@ def sample_series(
     """(seconds a bucket, or None where every sample is shown; points, oldest first).
 
     A series of more than `points` samples is averaged by bucket of time in the database; `samples`
-    says how many each point stands for, and sizes are those of the bucket's last sample.
+    says how many each point stands for; sizes, phases and counters are those of its last sample.
     """
     rows = ThroughputSample.objects.filter(job=job, at__gte=since, at__lte=until).order_by()
     fields = ("at", "step", *MEANS, *LASTS)

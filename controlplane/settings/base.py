@@ -179,6 +179,7 @@ SPECTACULAR_SETTINGS = {
         "ReplicaPhase": "apps.training.choices.ReplicaPhase",
         "RecoveryStage": "apps.training.choices.RecoveryStage",
         "FaultSignal": "apps.training.choices.FaultSignal",
+        "EventKind": "apps.training.choices.EventKind",
         "CommandKind": "apps.decisions.choices.CommandKind",
         "CommandState": "apps.decisions.choices.CommandState",
     },

@@ -33,6 +33,7 @@ EVENTS = {
     "job": "a Job",
     "sample": "what a trainer reported about a step",
     "recovery": "a Recovery",
+    "job_event": "a JobEvent: a log match, a straggler, a refusal",
     "cluster": "a cluster was observed, or can't be",
     "status": "events stopped (`live` false, with `reason`) or flow again",
     "reset": "some events can't be replayed: fetch what is shown again",
@@ -77,11 +78,20 @@ EVENT_SCHEMAS: dict[str, dict[str, Any]] = {
         loss=NULL_NUMBER,
         learning_rate=NULL_NUMBER,
         step_ms=NULL_NUMBER,
+        mfu=NULL_NUMBER,
+        grad_norm=NULL_NUMBER,
+        data_wait_ms=NULL_NUMBER,
+        phases_ms={
+            "type": ["object", "null"],
+            "additionalProperties": {"type": "number", "format": "double"},
+        },
+        tokens=NULL_WHOLE,
+        bytes_moved=NULL_WHOLE,
         global_batch_size=NULL_WHOLE,
         world_size=NULL_WHOLE,
     ),
 }
-# Payload by event type; the four that are API objects keep their names.
+# Payload by event type; those that are API objects keep their names.
 PAYLOADS = {
     "hello": "HelloEvent",
     "status": "StatusEvent",
@@ -93,6 +103,7 @@ PAYLOADS = {
     "decision": "Decision",
     "command": "Command",
     "recovery": "Recovery",
+    "job_event": "JobEvent",
 }
 
 

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from apps.core.api.ranges import SeriesQuerySerializer
 from apps.elasticity import selectors as elasticity
 from apps.training.choices import FaultSignal, RecoveryStage, ReplicaPhase
-from apps.training.models import RecoveryEvent, Replica, RunAttempt, TrainingJob
+from apps.training.models import JobEvent, RecoveryEvent, Replica, RunAttempt, TrainingJob
 
 
 class JobSerializer(serializers.ModelSerializer):
@@ -130,7 +130,24 @@ class RecoverySerializer(serializers.ModelSerializer):
         model = RecoveryEvent
         fields = [
             "id", "job", "attempt", "kind", "started_at", "duration_s", "stages", "quorum_id",
-            "step", "lost", "joined", "detail",
+            "step", "lost", "joined", "detail", "source", "bytes_moved",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class JobEventSerializer(serializers.ModelSerializer):
+    """What happened to a job without interrupting it; a `job_event` carries the same."""
+
+    attempt = serializers.CharField(
+        source="attempt.attempt", default=None, allow_null=True, help_text="null: not a report."
+    )
+    numbers = serializers.DictField()
+
+    class Meta:
+        model = JobEvent
+        fields = [
+            "id", "job", "attempt", "at", "kind", "code", "replica", "sentence", "detail",
+            "numbers",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -144,6 +161,17 @@ class SamplePointSerializer(serializers.Serializer):
     loss = serializers.FloatField(allow_null=True)
     learning_rate = serializers.FloatField(allow_null=True)
     step_ms = serializers.FloatField(allow_null=True)
+    mfu = serializers.FloatField(
+        allow_null=True, help_text="Model FLOPs utilisation: 1.0 is the devices' peak."
+    )
+    grad_norm = serializers.FloatField(allow_null=True, help_text="Before clipping.")
+    data_wait_ms = serializers.FloatField(allow_null=True)
+    phases_ms = serializers.DictField(
+        child=serializers.FloatField(), allow_null=True,
+        help_text="Milliseconds a step by phase, of the replica that reports.",
+    )  # fmt: skip
+    tokens = serializers.IntegerField(allow_null=True, help_text="Since training began.")
+    bytes_moved = serializers.IntegerField(allow_null=True, help_text="Since the last report.")
     global_batch_size = serializers.IntegerField(allow_null=True)
     world_size = serializers.IntegerField(allow_null=True)
 

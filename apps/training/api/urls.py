@@ -20,5 +20,6 @@ urlpatterns = [
     of_job("replicas", views.ReplicaViewSet),
     of_job("recoveries", views.RecoveryViewSet),
     of_job("attempts", views.AttemptViewSet),
+    of_job("events", views.JobEventViewSet),
     path("telemetry/", views.TelemetryView.as_view(), name="telemetry"),
 ]

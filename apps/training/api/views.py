@@ -25,6 +25,7 @@ from apps.training.api.serializers import (
     InjectedFaultSerializer,
     InjectFaultSerializer,
     JobDetailSerializer,
+    JobEventSerializer,
     JobSerializer,
     RecoverySerializer,
     ReplicaSerializer,
@@ -34,8 +35,15 @@ from apps.training.api.serializers import (
     TelemetrySerializer,
 )
 from apps.training.authentication import JobTokenAuthentication
-from apps.training.choices import JobPhase
-from apps.training.models import JobToken, RecoveryEvent, Replica, RunAttempt, TrainingJob
+from apps.training.choices import EventKind, JobPhase
+from apps.training.models import (
+    JobEvent,
+    JobToken,
+    RecoveryEvent,
+    Replica,
+    RunAttempt,
+    TrainingJob,
+)
 
 JOB_ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
@@ -165,6 +173,28 @@ class AttemptViewSet(OfJobViewSet):
     queryset = RunAttempt.objects.all()
     serializer_class = AttemptSerializer
     cursor_ordering = ("-started_at", "-id")
+
+
+class JobEventFilter(StrictFilterSet):
+    kind = django_filters.MultipleChoiceFilter(choices=EventKind.choices)
+
+    class Meta:
+        model = JobEvent
+        fields: list[str] = []
+
+
+@extend_schema(tags=["jobs"])
+@extend_schema_view(
+    list=extend_schema(
+        operation_id="jobs_events",
+        summary="Log matches, stragglers and refusals, newest first",
+    )
+)
+class JobEventViewSet(OfJobViewSet):
+    queryset = JobEvent.objects.select_related("attempt")
+    serializer_class = JobEventSerializer
+    filterset_class = JobEventFilter
+    cursor_ordering = ("-at", "-id")
 
 
 @extend_schema(tags=["telemetry"])

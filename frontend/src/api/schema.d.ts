@@ -379,6 +379,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/events/": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Log matches, stragglers and refusals, newest first
+         * @description What belongs to the job in the URL.
+         */
+        get: operations["jobs_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/inject-fault/": {
         parameters: {
             query?: never;
@@ -621,6 +641,7 @@ export interface paths {
          *     - `job`: a Job
          *     - `sample`: what a trainer reported about a step
          *     - `recovery`: a Recovery
+         *     - `job_event`: a JobEvent: a log match, a straggler, a refusal
          *     - `cluster`: a cluster was observed, or can't be
          *     - `status`: events stopped (`live` false, with `reason`) or flow again
          *     - `reset`: some events can't be replayed: fetch what is shown again
@@ -1123,6 +1144,8 @@ export interface components {
             errors: components["schemas"]["Error"][];
         };
         /** @enum {string} */
+        EventKind: "log_match" | "straggler" | "straggler_cleared" | "checkpoint_failed" | "not_elastic" | "intent_refused" | "intent_expired";
+        /** @enum {string} */
         FaultSignal: "KILL" | "TERM" | "STOP" | "CONT";
         HelloEvent: {
             /** Format: date-time */
@@ -1261,6 +1284,24 @@ export interface components {
             readonly report_age_s: number | null;
             /** Format: double */
             readonly observed_age_s: number | null;
+        };
+        /** @description What happened to a job without interrupting it; a `job_event` carries the same. */
+        JobEvent: {
+            readonly id: number;
+            /** Format: uuid */
+            readonly job: string;
+            /** @description null: not a report. */
+            attempt?: string | null;
+            /** Format: date-time */
+            readonly at: string;
+            readonly kind: components["schemas"]["EventKind"];
+            readonly code: string;
+            readonly replica: string;
+            readonly sentence: string;
+            readonly detail: string;
+            numbers: {
+                [key: string]: unknown;
+            };
         };
         /** @enum {string} */
         JobPhase: "pending" | "starting" | "running" | "resizing" | "degraded" | "suspended" | "succeeded" | "failed" | "deleted";
@@ -1412,6 +1453,19 @@ export interface components {
              */
             previous?: string | null;
             results: components["schemas"]["ElasticityPolicy"][];
+        };
+        PaginatedJobEventList: {
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cD00ODY%3D"
+             */
+            next?: string | null;
+            /**
+             * Format: uri
+             * @example http://api.example.org/accounts/?cursor=cj0xJnA9NDg3
+             */
+            previous?: string | null;
+            results: components["schemas"]["JobEvent"][];
         };
         PaginatedJobList: {
             /**
@@ -1828,6 +1882,8 @@ export interface components {
             lost: string[];
             joined: string[];
             readonly detail: string;
+            readonly source: string;
+            readonly bytes_moved: number | null;
         };
         /** @enum {string} */
         RecoveryStage: "detect" | "abort" | "rendezvous" | "state_restore" | "data_loader" | "first_step";
@@ -1898,6 +1954,17 @@ export interface components {
             learning_rate: number | null;
             /** Format: double */
             step_ms: number | null;
+            /** Format: double */
+            mfu: number | null;
+            /** Format: double */
+            grad_norm: number | null;
+            /** Format: double */
+            data_wait_ms: number | null;
+            phases_ms: {
+                [key: string]: number;
+            } | null;
+            tokens: number | null;
+            bytes_moved: number | null;
             global_batch_size: number | null;
             world_size: number | null;
         };
@@ -1917,6 +1984,26 @@ export interface components {
             learning_rate: number | null;
             /** Format: double */
             step_ms: number | null;
+            /**
+             * Format: double
+             * @description Model FLOPs utilisation: 1.0 is the devices' peak.
+             */
+            mfu: number | null;
+            /**
+             * Format: double
+             * @description Before clipping.
+             */
+            grad_norm: number | null;
+            /** Format: double */
+            data_wait_ms: number | null;
+            /** @description Milliseconds a step by phase, of the replica that reports. */
+            phases_ms: {
+                [key: string]: number;
+            } | null;
+            /** @description Since training began. */
+            tokens: number | null;
+            /** @description Since the last report. */
+            bytes_moved: number | null;
             global_batch_size: number | null;
             world_size: number | null;
         };
@@ -1963,6 +2050,7 @@ export interface components {
             decision: components["schemas"]["Decision"];
             command: components["schemas"]["Command"];
             recovery: components["schemas"]["Recovery"];
+            job_event: components["schemas"]["JobEvent"];
         };
         Taint: {
             key: string;
@@ -2948,6 +3036,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PaginatedDecisionList"];
+                };
+            };
+            /** @description An error, with its reasons */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Errors"];
+                };
+            };
+        };
+    };
+    jobs_events: {
+        parameters: {
+            query?: {
+                kind?: ("checkpoint_failed" | "intent_expired" | "intent_refused" | "log_match" | "not_elastic" | "straggler" | "straggler_cleared")[];
+                /** @description The pagination cursor value. */
+                cursor?: string;
+                /** @description Number of results to return per page. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaginatedJobEventList"];
                 };
             };
             /** @description An error, with its reasons */

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from apps.clusters.models import Cluster, Node, NodePool
 from apps.decisions.models import Plan
-from apps.training.models import ThroughputSample
+from apps.training.models import JobEvent, ThroughputSample
 from tests.rows import (
     AT,
     GPU,
@@ -435,6 +435,35 @@ def test_a_series_of_samples(make_api: Api) -> None:
     assert first["loss"] == pytest.approx(sum(n / 10 for n in steps) / 100)
     assert (first["tokens_per_s"], series[-1]["world_size"]) == (None, 2)
     assert len(get_samples(ann, job, points=1)["series"]) == 1
+
+
+def test_a_series_of_what_trainers_measure(make_api: Api) -> None:
+    attempt = make_attempt(make_job())
+    phases = [{"reduce": 1.0}, {"reduce": 3.0}, None]
+    ThroughputSample.objects.bulk_create(
+        make_sample(attempt, n, after(n), mfu=[0.2, 0.4, None][n], phases_ms=phases[n])
+        for n in range(3)
+    )
+    whole = get_samples(make_api("ann"), attempt.job)["series"]
+    assert [point["phases_ms"] for point in whole] == phases
+    [thin] = get_samples(make_api("bob"), attempt.job, points=1)["series"]
+    # the mean of those that are known; phases are those of the last sample
+    assert (thin["mfu"], thin["phases_ms"], thin["grad_norm"]) == (pytest.approx(0.3), None, None)
+
+
+def test_events_of_a_job(make_api: Api) -> None:
+    job = make_job()
+    for n, kind in enumerate(("log_match", "straggler")):
+        JobEvent.objects.create(job=job, at=after(n), kind=kind, sentence=f"It was {kind}.")
+    ann = make_api("ann")
+    found = ann.get(f"/api/v1/jobs/{job.pk}/events/").json()["results"]
+    assert [(event["kind"], event["attempt"]) for event in found] == [
+        ("straggler", None),
+        ("log_match", None),
+    ]
+    some = ann.get(f"/api/v1/jobs/{job.pk}/events/", {"kind": "log_match"}).json()["results"]
+    assert [event["sentence"] for event in some] == ["It was log_match."]
+    assert ann.get(f"/api/v1/jobs/{job.pk}/events/", {"kind": "x"}).status_code == 400
 
 
 def test_a_series_without_samples_is_empty(make_api: Api) -> None:

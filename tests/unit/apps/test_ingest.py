@@ -243,7 +243,7 @@ def test_fields_of_the_future_are_ignored() -> None:
 def test_a_thousand_steps_cost_few_queries(django_assert_max_num_queries: Any) -> None:
     job = make_job()
     make_attempt(job)
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(32):  # SQLite takes 999 values at a time
         take(job, *(step(n) for n in range(1000)))
     assert ThroughputSample.objects.count() == 1000
 

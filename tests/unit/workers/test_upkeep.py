@@ -11,6 +11,7 @@ from apps.clusters.models import CapacitySample, Cluster
 from apps.decisions.models import Command, Plan
 from apps.training.models import (
     InflowHour,
+    JobEvent,
     NodeFault,
     RunAttempt,
     ScalingPoint,
@@ -77,12 +78,14 @@ def test_prune_takes_what_is_old_and_nothing_else() -> None:
         InflowHour.objects.create(cluster=row, resource="r", hour=at, inflow=0.0)
     gone = upkeep.prune(AT + timedelta(days=8))
     assert gone == {
-        "capacity": 1, "throughput": 1, "scaling": 1, "faults": 1, "inflow": 1, "plans": 1,
-        "decided": 0,
+        "capacity": 1, "throughput": 1, "scaling": 1, "events": 0, "faults": 1, "inflow": 1,
+        "plans": 1, "decided": 0,
     }  # fmt: skip
     assert not Plan.objects.filter(pk=idle.pk).exists()
     assert Plan.objects.filter(pk=decided.pk).exists()  # what was done is remembered longer
-    assert upkeep.prune(AT + timedelta(days=91))["decided"] == 1
+    JobEvent.objects.create(job=job, at=AT, kind="straggler", sentence="Replica a is slower.")
+    later = upkeep.prune(AT + timedelta(days=91))
+    assert (later["decided"], later["events"]) == (1, 1)
     assert not Command.objects.exists()
 
 
