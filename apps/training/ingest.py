@@ -191,8 +191,9 @@ def membership(batch: Batch, message: wire.Membership) -> None:
 def ranks_per_replica(message: wire.Membership) -> int | None:
     """As the trainer says, else from its members; None where neither fits its world."""
     world, members = message.world_size, len(set(message.members))
-    said = message.ranks_per_replica or (world // members if members else None)
-    return said if said and world and world % said == 0 else None
+    counted = world // members if members and world % members == 0 else None
+    said = (message.ranks_per_replica, counted)
+    return next((n for n in said if n and world and world % n == 0), None)
 
 
 def trainer_state(batch: Batch, state: wire.TrainerState, at: float) -> None:

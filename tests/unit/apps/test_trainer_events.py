@@ -34,9 +34,9 @@ RANKS: list[tuple[str, dict[str, Any], int, int | None]] = [
                                           "ranks_per_replica": 4}, 2, 4),
     ("not told: from the members", {"world_size": 8, "members": ["a", "b"]}, 2, 4),
     ("told, and doesn't fit", {"world_size": 8, "members": ["a", "b"],
-                               "ranks_per_replica": 3}, 8, None),
+                               "ranks_per_replica": 3}, 2, 4),
     ("neither fits", {"world_size": 7, "members": ["a", "b"]}, 7, None),
-    ("more than the world", {"world_size": 2, "members": ["a"], "ranks_per_replica": 4}, 2, None),
+    ("more than the world", {"world_size": 2, "members": ["a"], "ranks_per_replica": 4}, 1, 2),
     ("nobody trains", {"world_size": 0, "members": ["a"], "ranks_per_replica": 4,
                        "state": "waiting"}, 0, None),
 ]  # fmt: skip
