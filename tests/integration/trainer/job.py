@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,26 @@ def wait_for(what: str, condition: Callable[[], Any], deadline_s: float = DEADLI
     raise AssertionError(f"not within {deadline_s} s: {what}")
 
 
+def marked(mark: str) -> list[int]:
+    """Processes that run and were started with NAME=VALUE in their environment, or forked so."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            environment = (folder / "environ").read_bytes().decode(errors="replace")
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if mark in environment.split("\0") and state != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+def shared_memory() -> set[str]:
+    return {each.name for each in Path("/dev/shm").iterdir()}
+
+
 class Zygote:
     """The process that forks the others; one for all tests of a session."""
 
@@ -34,6 +55,9 @@ class Zygote:
 
     def __init__(self, *preload: str) -> None:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CONCERTINA_")}
+        # Its children, and theirs, are known by the environment that it was started with.
+        self.mark = f"CONCERTINA_TEST_ZYGOTE={uuid.uuid4().hex}"
+        clean |= dict([self.mark.split("=")])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.integration.trainer.zygote", *preload],
             cwd=ROOT, text=True,
@@ -61,6 +85,10 @@ class Zygote:
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return int(self._line())
+
+    def others(self) -> list[int]:
+        """Processes that came of it and still run."""
+        return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
     def _line(self) -> str:
         assert self.process.stdout is not None
@@ -120,17 +148,32 @@ class Job:
     authority: Running | None = None
     replicas: dict[str, Running] = field(default_factory=dict)
     started: int = 0
+    pids: list[int] = field(default_factory=list)
 
     def __enter__(self) -> Job:
+        self._shared = shared_memory()
         self.start_authority()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failure: object, *_: object) -> None:
         every = [each for each in [*self.replicas.values(), self.authority] if each is not None]
         for each in every:
             each.signal(signal.SIGKILL)
         for each in every:
             each.wait()
+        if failure is None:
+            self.check_nothing_left()
+
+    def check_nothing_left(self) -> None:
+        """No process, half-written file or shared memory of this job, and of a replica that ended
+        by itself no thread, socket or mapping either."""
+        wait_for("no process is left", lambda: not Zygote.one().others(), 10)
+        mine = ["concertina", *map(str, self.pids)]
+        new = shared_memory() - self._shared
+        assert not [name for name in new if any(each in name for each in mine)]
+        for name, replica in self.replicas.items():
+            if replica.code == 0 and self.program == "worker" and replica.steps:
+                assert not any(self.left_behind(name).values()), (name, self.left_behind(name))
 
     def _spawn(
         self, name: str, main: str, arguments: Sequence[str], log: Path | None = None, **env: str
@@ -138,7 +181,8 @@ class Job:
         self.started += 1
         output = self.folder / f"{name}.{self.started}.out"
         env = {**self.environment, **env}
-        return Running(name, Zygote.one().fork(main, arguments, output, **env), output, log)
+        self.pids.append(Zygote.one().fork(main, arguments, output, **env))
+        return Running(name, self.pids[-1], output, log)
 
     def start_authority(self) -> Running:
         arguments = [
@@ -177,10 +221,24 @@ class Job:
             arguments = ("--log", str(log), *arguments)
         self.replicas[name] = self._spawn(
             name, self.program, arguments, log,
-            CONCERTINA_AUTHORITY=f"127.0.0.1:{self.port}", CONCERTINA_REPLICA=name,
-            **environment,
+            **{
+                "CONCERTINA_AUTHORITY": f"127.0.0.1:{self.port}", "CONCERTINA_REPLICA": name,
+                "STRIKE_FILE": str(self.folder / f"{name}.strike"), **environment,
+            },
         )  # fmt: skip
         return self.replicas[name]
+
+    def strike(self, name: str, *strikes: str) -> None:
+        """Give a replica faults, all at once: see strikes.py."""
+        partial = self.folder / f"{name}.strike.partial"
+        partial.write_text(",".join(strikes))
+        partial.replace(self.folder / f"{name}.strike")
+
+    def holding(self, name: str) -> Path:
+        """While this file is there, HOLD holds the replica."""
+        path = self.folder / f"{name}.hold"
+        path.touch()
+        return path
 
     def wait_world(self, size: int, beyond: int = 0) -> int:
         """A step after `beyond` that all of `size` replicas committed; its number."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.integration.trainer.job import ROOT, wait_for
+from tests.integration.trainer.job import ROOT, marked, wait_for
 
 WORKER = "tests/integration/trainer/worker.py"
 
@@ -88,18 +88,7 @@ class Launcher:
 
     def pids(self) -> list[int]:
         """Processes of this launch, by their initial environment; the agent isn't asked."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            if not folder.name.isdigit():
-                continue
-            try:
-                environment = (folder / "environ").read_bytes().decode(errors="replace")
-                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if self.mark in environment.split("\0") and state != "Z":
-                found.append(int(folder.name))
-        return found
+        return marked(self.mark)
 
     def rank_pids(self, count: int) -> list[int]:
         """Of the first `count` ranks that started."""

@@ -71,34 +71,10 @@ def test_loss_of_the_leader(tmp_path: Path) -> None:
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-@pytest.mark.parametrize(
-    ("dies", "where", "stay"),
-    [("j", "receive:1", ("a", "b")), ("a", "send:2", ("b", "j"))],
-    ids=["joiner", "source"],
-)
-def test_death_while_state_is_handed_over(
-    tmp_path: Path, dies: str, where: str, stay: tuple[str, str]
-) -> None:
-    """j joins a and b. It dies half-way; or a does, and j gets the state from b."""
-    with Job(tmp_path) as job:
-        for name in "abj":
-            job.prepare(name, PACE_S="0.01", **({"DIE_IN": where} if name == dies else {}))
-        job.admit("a")
-        job.wait_world(1)
-        job.admit("b")
-        step = job.wait_world(2)
-        job.admit("j")
-        assert job.replicas[dies].wait() == -signal.SIGKILL
-        step = job.wait_world(2, beyond=step)
-        job.wait_world(2, beyond=step + 5)
-        check_agreement(job, *stay)
-        assert terminate(*(job.replicas[name] for name in stay)) == [0, 0]
-
-
 def test_exception_in_the_script(tmp_path: Path) -> None:
     with Job(tmp_path) as job:
         job.prepare("a", PACE_S="0.01")
-        job.prepare("b", PACE_S="0.01", FAULT="raise:5")
+        job.prepare("b", PACE_S="0.01", STRIKE="RAISE*@load:5")
         job.admit("a", "b")
         assert job.replicas["b"].wait() == 1
         assert "the script's own fault" in job.replicas["b"].said()
@@ -110,19 +86,17 @@ def test_exception_in_the_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stalls", ["a", "b"])
 def test_standing_still_in_a_step_is_a_hang(tmp_path: Path, stalls: str) -> None:
     """Its heartbeats go on, its training thread doesn't."""
-    while_there = tmp_path / "stall"
-    while_there.touch()
     with Job(tmp_path, progress_s=2.0) as job:
+        hold = job.holding(stalls)
         for name in "ab":
-            env = {"STALL_AT": "5", "STALL_WHILE": str(while_there)} if name == stalls else {}
-            job.prepare(name, PACE_S="0.01", **env)
+            job.prepare(name, PACE_S="0.01", STRIKE="HOLD@load:5" if name == stalls else "")
         job.admit("a", "b")
         other = "b" if stalls == "a" else "a"
         wait_for(
             "the other goes on alone",
             lambda: [s for s in job.replicas[other].steps if s["world"] == 1 and s["step"] > 10],
         )
-        while_there.unlink()
+        hold.unlink()
         step = job.wait_world(2)
         job.wait_world(2, beyond=step + 3)
         check_batches(job.committed())

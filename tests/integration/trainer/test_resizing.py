@@ -21,7 +21,7 @@ def fixed_size_run(folder: Path, steps: int, *arguments: str) -> dict[int, dict[
 def change_sizes(job: Job) -> None:
     """1 -> 3 -> 2 -> 4 replicas; the 2 come from a kill -9 in the middle of a step."""
     job.prepare("a", "b", "d", "e", PACE_S="0.01")
-    job.prepare("c", PACE_S="0.01", FAULT="kill:8")
+    job.prepare("c", PACE_S="0.01", STRIKE="KILL@load:8")
     job.admit("a")
     job.wait_world(1, beyond=5)
     job.admit("b", "c")

@@ -1,9 +1,7 @@
 """A replica with a small model in float64, for the tests. Writes one JSON line a committed step.
 
-FAULT=kill:N or FAULT=raise:N ends it (SIGKILL to itself, an exception) in the middle of a step, N
-steps after it joined; PACE_S makes a step last; STALL_AT=N stands still in that step until the file
-named by STALL_WHILE is gone. DIE_IN=receive:N or DIE_IN=send:N kills it in the N-th hand-over.
-With JOIN_WHEN it joins when that file is there. At its end it prints what is left in its process.
+PACE_S makes a step last; STRIKE and STRIKE_FILE are faults (strikes.py). With JOIN_WHEN it joins
+when that file is there. At its end it prints what is left in its process.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -21,48 +18,10 @@ from pathlib import Path
 
 import torch
 
-from trainer_runtime import ElasticTrainer, TrainerOptions, transfer
-from trainer_runtime.group import Group
+from tests.integration.trainer.strikes import Strikes, StruckAdamW
+from trainer_runtime import ElasticTrainer, TrainerOptions
 
 SAMPLES, FEATURES = 97, 6
-
-
-class Fault:
-    """Strikes in the middle of a step, once, some steps after this replica's first."""
-
-    def __init__(self) -> None:
-        self.kind, _, after = os.environ.get("FAULT", "").partition(":")
-        self.after = int(after or 0)
-        self.stall_after = int(os.environ.get("STALL_AT", "-1"))
-        self.stall_while = Path(os.environ.get("STALL_WHILE", ""))
-        self.first: int | None = None
-
-    def strike(self, step: int) -> None:
-        self.first = step if self.first is None else self.first
-        if self.kind and step - self.first >= self.after:
-            if self.kind == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError("the script's own fault")
-        if 0 <= self.stall_after <= step - self.first:
-            while self.stall_while.exists():
-                time.sleep(0.01)
-
-
-def die_in(text: str) -> None:
-    """In its N-th hand-over of state this process ends, while its peer waits for data."""
-    if not text:
-        return
-    name, _, number = text.partition(":")
-    real, calls = getattr(transfer, name), 0
-
-    def handed_over(*args: object) -> object:
-        nonlocal calls
-        calls += 1
-        if calls == int(number):
-            setattr(Group, f"start_{name}", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        return real(*args)
-
-    setattr(transfer, name, handed_over)
 
 
 def left_behind() -> dict[str, list[str]]:
@@ -102,17 +61,24 @@ def main() -> None:
         torch.nn.Linear(FEATURES, 16), torch.nn.Tanh(), torch.nn.Dropout(0.1),
         torch.nn.Linear(16, 1),
     ).to(dtype)  # fmt: skip
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1.0, (n + 1) / 10))
-    fault, pace = Fault(), float(os.environ.get("PACE_S", "0"))
+    strikes, pace = Strikes(), float(os.environ.get("PACE_S", "0"))
+    optimizer = StruckAdamW(strikes, [model[:2].parameters(), model[2:].parameters()], lr=0.01)
+
+    def rate(step: int) -> float:
+        strikes.at("commit")
+        return min(1.0, (step + 1) / 10)
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
 
     def load(indices: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        if trainer.quorum is not None:  # not in the rehearsal
-            fault.strike(trainer.state.counters.step)
+        strikes.at("load")
         return inputs[list(indices)], wanted[list(indices)]
 
     def loss(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        return ((model(batch[0]) - batch[1]) ** 2).sum()
+        strikes.at("forward")
+        out = ((model(batch[0]) - batch[1]) ** 2).sum()
+        out.register_hook(lambda _: strikes.at("backward"))
+        return out
 
     options = TrainerOptions.from_env(
         global_batch=args.global_batch, micro_batch=args.micro_batch, exact=args.exact,
@@ -122,7 +88,7 @@ def main() -> None:
         model, optimizer, load=load, loss=loss, samples=SAMPLES, options=options,
         scheduler=scheduler,
     )  # fmt: skip
-    die_in(os.environ.get("DIE_IN", ""))
+    strikes.into(trainer)
     before = left_behind()
     if "JOIN_WHEN" in os.environ:
         print("prepared", flush=True)
@@ -130,6 +96,7 @@ def main() -> None:
             time.sleep(0.005)
     with trainer, args.log.open("a", buffering=1) as log:
         for done in trainer:
+            strikes.at("between")
             weights = sum(each.sum().item() for each in model.parameters())
             line = {
                 "step": done.step, "loss": done.loss, "epoch": done.epoch, "world": done.world_size,
